@@ -136,6 +136,7 @@ figures: $(VENV)/.docs ## Write the tables and charts of README and docs from be
 
 bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: python -m benchmarks.recall --help)
 	@$(RUN) -m benchmarks.turn_path
+	@$(RUN) -m benchmarks.import_time
 	@$(RUN) -m benchmarks.log
 	@$(RUN) -m benchmarks.latency
 	@$(RUN) -m benchmarks.summary_latency

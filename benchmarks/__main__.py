@@ -48,7 +48,7 @@ RUNS: dict[str, Run] = {
         hidden=("p50_ms", "nothing_on_answerable", "something_on_unanswerable", *_BARS),
     ),
     "loss": Run(("benchmarks.loss",), hidden=_BARS),
-    "injections": Run(("benchmarks.injections",), hidden=_BARS),
+    "injections": Run(("benchmarks.injections",), hidden=("succeed", *_BARS)),
     "profiles": Run(("benchmarks.profiles",)),
     "long_chat": Run(("benchmarks.long_chat",), hidden=("slips", "ratio_to_second", *_BARS)),
     "install": Run(("benchmarks.install_size",)),
@@ -93,13 +93,13 @@ def measure(name: str, data: Sequence[Path]) -> dict[str, Any]:
     )
     if done.returncode > 1 or not done.stdout.strip():
         raise subprocess.CalledProcessError(done.returncode, command)
-    figures = json.loads(done.stdout)
+    figures, commit = json.loads(done.stdout), ["git", "rev-parse", "--short", "HEAD"]
     shown = [
         word.rstrip("/").rpartition("/")[2] if word.startswith("/") else word for word in words
     ]
     return {
         "command": f"python -m {' '.join(shown)}",
-        "commit": _ask_git("rev-parse", "--short", "HEAD"),
+        "commit": subprocess.check_output(commit, cwd=ROOT, text=True).strip(),
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
         "figures": shorten_figures(figures, run.hidden),
@@ -118,13 +118,6 @@ def shorten_figures(value: Any, hidden: Sequence[str] = ()) -> Any:
     return value
 
 
-def _ask_git(*words: str) -> str:
-    command = ["git", *words]
-    return subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
-    ).stdout.strip()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is named and merge it; return 1 where one of them could not be run."""
     parser = argparse.ArgumentParser(
@@ -133,7 +126,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)}")
     parser.add_argument("--json", action="store_true", help="write benchmarks/results.json")
     parser.add_argument("--data", type=Path, action="append", default=[], metavar="DIR")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FILE")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in RUNS]
     if unknown or not options.json:
@@ -152,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name} failed with {error.returncode}", file=sys.stderr)
             failed = 1
             continue
-        store_results(merge_result(load_results(options.out), name, part), options.out)
+        store_results(merge_result(load_results(), name, part))
     return failed
 
 

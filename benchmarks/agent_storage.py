@@ -116,7 +116,7 @@ def make_table(report: dict[str, Any]) -> list[str]:
     rows = [("KiB after turns", *report["turns"])]
     for name, own in report["bytes"].items():
         rows += [
-            (f"  {name}: {part}", *(_kib(one[part]) for one in own))
+            (f"  {name}: {part}", *(f"{one[part] / 1024:,.0f}" for one in own))
             for part in ("checkpoints", "log")
             if own[0][part]
         ]
@@ -127,10 +127,6 @@ def make_table(report: dict[str, Any]) -> list[str]:
         *(head, "", *ui.format_rows(rows, 9), ""),
         f"plain state : convmem, turn = {report['plain_to_convmem_turn']:.1f}",
     ]
-
-
-def _kib(size: int) -> str:
-    return f"{size / 1024:,.0f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 
 from benchmarks import ui
+from benchmarks.chaos.drill import compute_apart
 from langchain_convmem import ConversationMemory, ConvMemError
 from langchain_convmem.offline import OfflineChatModel
 from langchain_convmem.profile.statements import LONGEST_TEXT
@@ -38,6 +38,7 @@ MOST_SECONDS = 6.0
 MOST_GROWTH = 7.0
 LEAST_SECONDS = 0.25
 CHARACTERS = 24_000
+_FORMS = ("hermes", "mistral", "harmony", "pythonic")
 _MOST_ADDRESS = 4_000
 """Characters of an address; a client sends no longer one, escaped."""
 
@@ -51,13 +52,10 @@ class Growth(NamedTuple):
     """How long one operation took on one repeated unit.
 
     Attributes:
-        operation: Its name.
-        unit: What was repeated.
         quarter: Seconds of processor for a quarter of the characters; 0 where it was not measured.
         whole: Seconds for all of them; infinite where it was ended.
     """
 
-    operation: str
     unit: str
     quarter: float
     whole: float
@@ -65,9 +63,7 @@ class Growth(NamedTuple):
     @property
     def is_fast(self) -> bool:
         """Whether it ended in time, and grew about as fast as the text."""
-        if self.whole > MOST_SECONDS:
-            return False
-        return self.whole <= LEAST_SECONDS or self.whole <= MOST_GROWTH * self.quarter
+        return self.whole <= min(MOST_SECONDS, max(LEAST_SECONDS, MOST_GROWTH * self.quarter))
 
 
 # -- the operations ----------------------------------------------------------------------------
@@ -87,56 +83,25 @@ def _open_memory(text: str = "") -> Iterator[ConversationMemory]:
         yield memory
 
 
-def _add(text: str) -> None:
-    with _open_memory(text):
-        pass
+def _use(
+    call: Callable[[ConversationMemory, str], object], most_added: int | None = 0
+) -> Callable[[str], None]:
+    """Return what uses a memory to which so much of the text was added, all of it for None."""
+
+    def use(text: str) -> None:
+        with _open_memory(text[:most_added]) as memory:
+            call(memory, text)
+
+    return use
 
 
-def _recall(text: str) -> None:
-    with _open_memory() as memory:
-        memory.recall(text, user_id="ana")
-
-
-def _recall_added(text: str) -> None:
-    with _open_memory(text) as memory:
-        memory.recall(f"What do I say? {text}", user_id="ana", before=text)
-
-
-def _retrieve(text: str) -> None:
-    with _open_memory() as memory:
-        memory.retriever(user_id="ana").invoke(text)
-
-
-def _search(text: str) -> None:
-    if text.strip():
-        with _open_memory(text) as memory:
-            memory.search(text, user_id="ana")
-
-
-def _read_profile(text: str) -> None:
-    with _open_memory(text[:LONGEST_TEXT]) as memory:  # of more it reads nothing
-        memory.profile("ana").to_markdown()
-
-
-def _take_turn(text: str) -> None:
-    with _open_memory() as memory:
-        chain = memory.wrap(OfflineChatModel())
-        chain.invoke(text, {"configurable": {"user_id": "ana", "thread_id": "turn"}})
+_TURN: RunnableConfig = {"configurable": {"user_id": "ana", "thread_id": "turn"}}
 
 
 def _list_facts(text: str) -> None:
     said = [FactSource(text, "Vera", 1)]
     find_untold(find_facts(said), text)
     list(list_points(said))
-
-
-def _parse_prompt(text: str) -> None:
-    PromptFile.parse(f"__ Prompt __\n{text}\n", name="growth", strict=False)
-
-
-def _parse_reply(text: str) -> None:
-    for form in ("hermes", "mistral", "harmony", "pythonic"):
-        read_reply(text, form)
 
 
 def _recall_over_mcp(text: str) -> None:
@@ -171,17 +136,21 @@ def _send_on_page(text: str) -> None:
         client.get("/search", params={"user": "ana", "q": text[:_MOST_ADDRESS]})
 
 
-OPERATIONS: dict[str, Callable[[str], None]] = {
-    "add": _add,
-    "recall": _recall,
-    "recall added": _recall_added,
-    "retriever": _retrieve,
-    "search": _search,
-    "profile": _read_profile,
-    "turn": _take_turn,
+OPERATIONS: dict[str, Callable[[str], object]] = {
+    "add": _use(lambda *_: None, None),
+    "recall": _use(lambda memory, text: memory.recall(text, user_id="ana")),
+    "recall added": _use(
+        lambda memory, text: memory.recall(f"What do I say? {text}", user_id="ana", before=text),
+        None,
+    ),
+    "retriever": _use(lambda memory, text: memory.retriever(user_id="ana").invoke(text)),
+    "search": _use(lambda memory, text: text.isspace() or memory.search(text, user_id="ana"), None),
+    # Of more it reads nothing.
+    "profile": _use(lambda memory, _: memory.profile("ana").to_markdown(), LONGEST_TEXT),
+    "turn": _use(lambda memory, text: memory.wrap(OfflineChatModel()).invoke(text, _TURN)),
     "facts": _list_facts,
-    "prompt": _parse_prompt,
-    "reply": _parse_reply,
+    "prompt": lambda text: PromptFile.parse(f"__ Prompt __\n{text}\n", strict=False),
+    "reply": lambda text: [read_reply(text, form) for form in _FORMS],
     "mcp": _recall_over_mcp,
     "web": _send_on_page,
 }
@@ -195,32 +164,23 @@ def measure(operation: str, unit: str, characters: int = CHARACTERS) -> Growth:
     whole = _time(operation, unit, characters)
     is_told = LEAST_SECONDS < whole < math.inf
     quarter = _time(operation, unit, characters // 4) if is_told else 0.0
-    return Growth(operation, unit, quarter, whole)
+    return Growth(unit, quarter, whole)
 
 
 def _time(operation: str, unit: str, characters: int) -> float:
     """Return the seconds of processor that an operation takes in a process of its own."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
     text = (unit * (characters // len(unit) + 1))[:characters]
-    process = context.Process(target=_run, args=(operation, text, sender))
-    process.start()
-    sender.close()
-    try:
-        return float(receiver.recv())
-    except EOFError:
-        return math.inf
-    finally:
-        process.join()
 
+    def work() -> float:
+        limit = math.ceil(MOST_SECONDS) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+        start = time.process_time()
+        with suppress(ConvMemError):  # a blank question is refused
+            OPERATIONS[operation](text)
+        return time.process_time() - start
 
-def _run(operation: str, text: str, sender: Connection) -> None:
-    limit = math.ceil(MOST_SECONDS) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-    start = time.process_time()
-    with suppress(ConvMemError):  # a blank question is refused
-        OPERATIONS[operation](text)
-    sender.send(time.process_time() - start)
+    found = compute_apart(work)
+    return found if isinstance(found, float) else math.inf
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """What a turn costs more with a memory, from the first turns of a thread to its 2,000th.
 
-    python -m benchmarks.latency [--turns 2000] [--lines 10000] [--alone] [--json]
+    python -m benchmarks.latency [--turns 2000] [--lines 10000] [--json]
 
 A user who has said 10,000 lines in earlier threads begins a new one and keeps talking. The model
 answers at once, so what is measured is the rest of the turn: reading the thread, recall, and both
@@ -17,8 +17,7 @@ Systems, one turn of each in turn:
     convmem          `memory.wrap(model, history_tokens=2000)`: recall over all of the user's lines
                      (1,000 tokens, the default), at most 2,000 tokens of the thread, both writes
     message-history  `RunnableWithMessageHistory` over a SQL history (benchmarks/sql_history.py): it
-                     recalls nothing and cuts nothing; `--alone` leaves it out, since it reads the
-                     whole thread in each of its turns, which takes long where threads are long
+                     recalls nothing and cuts nothing
 
 Figures, for each stretch:
     added p50, p95   time of `invoke` less the median of `bare` in the same turns, milliseconds
@@ -78,7 +77,7 @@ def list_stretches(turns: int) -> list[Stretch]:
     return [Stretch(range(start, start + size), {}) for start in starts]
 
 
-def measure(turns: int, lines: int, folder: Path, *, alone: bool = False) -> list[Stretch]:
+def measure(turns: int, lines: int, folder: Path) -> list[Stretch]:
     """Take the turns of all stretches; return them with their times."""
     number = 0
     model = AnsweringModel(reply=lambda _: AIMessage(answer(number)))
@@ -91,14 +90,13 @@ def measure(turns: int, lines: int, folder: Path, *, alone: bool = False) -> lis
             shutil.copy(folder / "before.db", folder / f"memory{at}.db")
             memory = stack.enter_context(ConversationMemory.open(folder / f"memory{at}.db"))
             file = stack.enter_context(closing(HistoryFile(folder / f"history{at}.db")))
-            systems = _make_systems(model, memory, None if alone else file)
+            systems = _make_systems(model, memory, file)
             first = stretch.turns[0]
             for number in range(1, first - _FIRST):
                 messages = [HumanMessage(said(number)), AIMessage(answer(number))]
                 where = {"user_id": "ana", "thread_id": "long", "turn_id": make_ulid()}
                 memory.add_messages(messages, **where, durable=False)
-                if not alone:
-                    file.history("long").add_messages(messages)
+                file.history("long").add_messages(messages)
             for number in range(max(first - _FIRST, 1), first):
                 for take in systems.values():
                     take(HumanMessage(said(number)))
@@ -128,23 +126,21 @@ def _say_before(lines: int, path: Path) -> None:
 
 
 def _make_systems(
-    model: AnsweringModel, memory: ConversationMemory, file: HistoryFile | None
+    model: AnsweringModel, memory: ConversationMemory, file: HistoryFile
 ) -> dict[str, Turn]:
     wrapped = memory.wrap(model, history_tokens=HISTORY_TOKENS)
     here: Any = {"configurable": {"user_id": "ana", "thread_id": "long"}}
-    systems: dict[str, Turn] = {
+    peer = with_history(model, file.history)
+    return {
         "bare": lambda human: model.invoke([human]),
         "convmem": lambda human: wrapped.invoke(human, here),
+        "message-history": lambda human: peer.invoke(question(human), at_session("long")),
     }
-    if file is not None:
-        peer = with_history(model, file.history)
-        systems["message-history"] = lambda human: peer.invoke(question(human), at_session("long"))
-    return systems
 
 
 def make_report(stretches: Sequence[Stretch], lines: int) -> dict[str, Any]:
     """Return figures and bars as plain JSON."""
-    names = [name for name in ("convmem", "message-history") if name in stretches[0].times]
+    names = ("convmem", "message-history")
     rows: list[dict[str, Any]] = [
         {
             "turns": [one.turns[0], one.turns[-1]],
@@ -189,12 +185,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = ui.make_parser("benchmarks.latency", __doc__)
     parser.add_argument("--turns", type=int, default=2000, help="turns of the thread")
     parser.add_argument("--lines", type=int, default=10_000, help="lines the user said before")
-    parser.add_argument("--alone", action="store_true", help="leave the peer out")
     options = parser.parse_args(arguments)
     if options.turns < _FIRST + 6 or options.lines < 0:
         parser.error(f"--turns must be at least {_FIRST + 6} and --lines not negative")
     with tempfile.TemporaryDirectory(prefix="benchmark-latency-") as folder:
-        found = measure(options.turns, options.lines, Path(folder), alone=options.alone)
+        found = measure(options.turns, options.lines, Path(folder))
     return ui.print_report(make_report(found, options.lines), make_table, as_json=options.json)
 
 

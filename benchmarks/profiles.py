@@ -1,6 +1,6 @@
 """What `memory.profile` finds of twelve people, held against labels by hand.
 
-    python -m benchmarks.profiles [--errors] [--json]
+    python -m benchmarks.profiles [--json]
 
 Each person's chats go into a memory with their times. A sentence is found if an item of the profile
 quotes it or a part of it. Printed are, by person and together: precision (of the sentences that the
@@ -92,8 +92,8 @@ def read_profile(person: Person) -> UserProfile:
         return memory.profile(person.name)
 
 
-def judge_person(person: Person) -> tuple[Counter[str], list[str]]:
-    """Return counts of how a person's profile compares with the labels, and what is wrong."""
+def judge_person(person: Person) -> Counter[str]:
+    """Return counts of how a person's profile compares with the labels."""
     profile = read_profile(person)
     found = [
         [
@@ -105,42 +105,36 @@ def judge_person(person: Person) -> tuple[Counter[str], list[str]]:
         for one in person.sentences
     ]
     counts: Counter[str] = Counter()
-    errors: list[str] = []
     for one, items in zip(person.sentences, found, strict=True):
         label = one.standing
         counts["quoted"] += bool(items)
         counts["standing"] += label is not None
         counts["right"] += bool(items and label)
         counts["kinds"] += bool(label and any(item.kind == label["kind"] for item in items))
-        if bool(items) != (label is not None):
-            slots = ", ".join(str(item.slot) for item in items)
-            errors.append(f"{'missed' if label else 'wrong'}: {one.text} {slots}")
-    for count, error in _judge_replacements(person, found):
+    for count in _judge_replacements(person, found):
         counts.update(count)
-        errors += [error] if error else []
-    return counts, errors
+    return counts
 
 
 def _judge_replacements(
     person: Person, found: Sequence[Sequence[ProfileItem]]
-) -> Iterator[tuple[dict[str, int], str]]:
+) -> Iterator[dict[str, int]]:
     """Yield how many replacements are right, and how many other statements still hold."""
     labels = [one.standing or {} for one in person.sentences]
     by_id = {label["id"]: number for number, label in enumerate(labels) if "id" in label}
     replaced_ids = {label["replaces"] for label in labels if "replaces" in label}
-    for one, label, items in zip(person.sentences, labels, found, strict=True):
+    for label, items in zip(labels, found, strict=True):
         if "replaces" in label:
             old = found[by_id[label["replaces"]]]
             ended = {item.id for item in old if item.state in ("replaced", "ended")}
             names = {item.replaces for item in items}
             is_stopped = any(item.state == "ended" for item in old)
             is_right = bool(ended) and (not names.isdisjoint(ended) or is_stopped)
-            error = "" if is_right else f"not replaced by: {one.text}"
-            yield {"replacing": 1, "replaced": is_right}, error
+            yield {"replacing": 1, "replaced": is_right}
         if label and items and label.get("id") not in replaced_ids:
             states = {item.state for item in items if item.kind == label["kind"]}
             holds = not states or not states.isdisjoint({"current", "expired"})
-            yield {"lasting": 1, "held": holds}, "" if holds else f"wrongly past: {one.text}"
+            yield {"lasting": 1, "held": holds}
 
 
 def list_shares(counts: Mapping[str, int]) -> dict[str, float]:
@@ -154,26 +148,23 @@ def list_shares(counts: Mapping[str, int]) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code."""
     parser = make_parser("benchmarks.profiles", __doc__)
-    parser.add_argument("--errors", action="store_true", help="print what is wrong")
     options = parser.parse_args(arguments)
     total: Counter[str] = Counter()
     report: dict[str, Any] = {}
-    wrong: list[str] = []
     sentences = 0
     for path in sorted(FOLDER.glob("*.json")):
         person = load_person(path)
-        counts, errors = judge_person(person)
+        counts = judge_person(person)
         total.update(counts)
         sentences += len(person.sentences)
         report[person.name] = list_shares(counts)
-        wrong += [f"{person.name}: {error}" for error in errors]
     report["all"] = list_shares(total)
 
     def make_table(report: dict[str, Any]) -> list[str]:
         rows = [(name, *row.values()) for name, row in report.items()]
         counted = f"{total['standing']} standing statements, {total['replacing']} replacements"
         table = format_rows([("", *_SHARES), *rows])
-        return [*(wrong if options.errors else ()), *table, f"{sentences} sentences, {counted}"]
+        return [*table, f"{sentences} sentences, {counted}"]
 
     return print_report(report, make_table, as_json=options.json)
 

@@ -1,10 +1,10 @@
 """What a slow summariser costs the user: a turn with summaries in the background, and without.
 
-    python -m benchmarks.summary_latency [--turns 600] [--seconds 2] [--pace 0.15] [--json]
+    python -m benchmarks.summary_latency [--turns 600] [--seconds 2] [--json]
 
 A thread of many turns; the model answers at once, the summariser takes two seconds and then quotes
 the beginnings of what it was given. Every memory has its own SQLite file, recall, and the same
-budget. A turn of each begins every so many seconds (`--pace`), far faster than anybody talks, so
+budget. A turn of each begins every 0.15 seconds, far faster than anybody talks, so
 that a summary is in the making during most of them, on a fast machine as on a slow one.
 
 Systems:
@@ -47,6 +47,7 @@ from langchain_convmem.summarizing.summarizers import SummaryRequest
 RATIO = 1.1
 SETTINGS = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 800))
 CONTEXT_TOKENS = 4000
+_PACE_S = 0.15
 _WARM_UP = 20
 """Turns that are taken and not measured: they fill caches and the budget."""
 _FOREGROUND_SHARE = 5
@@ -105,7 +106,7 @@ class System:
         }
 
 
-def measure(turns: int, seconds: float, pace: float, folder: Path) -> dict[str, dict[str, Any]]:
+def measure(turns: int, seconds: float, folder: Path) -> dict[str, dict[str, Any]]:
     """Take the turns; return the figures of each system."""
     with ExitStack() as stack:
         systems = {}
@@ -123,7 +124,7 @@ def measure(turns: int, seconds: float, pace: float, folder: Path) -> dict[str, 
             begun = time.monotonic()
             for system in alternate(pair, number):
                 system.take(number)
-            time.sleep(max(begun + pace - time.monotonic(), 0.0))
+            time.sleep(max(begun + _PACE_S - time.monotonic(), 0.0))
         systems["background"].memory.flush()
         for number in range(_WARM_UP + turns // _FOREGROUND_SHARE):
             ui.show_progress(f"foreground, turn {number:,}")
@@ -152,13 +153,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = ui.make_parser("benchmarks.summary_latency", __doc__)
     parser.add_argument("--turns", type=int, default=600, help="turns that are measured")
     parser.add_argument("--seconds", type=float, default=2.0, help="what a summary takes")
-    parser.add_argument("--pace", type=float, default=0.15, help="seconds from turn to turn")
     options = parser.parse_args(arguments)
     if options.turns < 2 * _FOREGROUND_SHARE or options.seconds < 0:
-        least = 2 * _FOREGROUND_SHARE
-        parser.error(f"--turns must be at least {least} and --seconds not negative")
+        parser.error("--turns must be at least 10 and --seconds not negative")
     with tempfile.TemporaryDirectory(prefix="benchmark-summary-latency-") as folder:
-        found = measure(options.turns, options.seconds, options.pace, Path(folder))
+        found = measure(options.turns, options.seconds, Path(folder))
     return ui.print_report(make_report(found, options.seconds), make_table, as_json=options.json)
 
 

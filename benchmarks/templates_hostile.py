@@ -17,12 +17,11 @@ import json
 import resource
 import time
 from collections.abc import Sequence
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from benchmarks import ui
+from benchmarks.chaos.drill import compute_apart
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.text import TemplateLimits
@@ -32,7 +31,6 @@ MEGABYTE = 1_000_000
 _CHAT = [{"role": "user", "content": "Hi"}]
 _SECONDS, _MEGABYTES = 3.0, 64
 _PATIENCE = 60
-_FORKS = get_context("fork")
 _ROOM = 1_280 * MEGABYTE
 """Memory that a process may take before the system stops it."""
 
@@ -64,47 +62,24 @@ def _end(source: str, *, by_state: bool) -> str:
     return "finished"
 
 
-def measure_one(name: str) -> dict[str, Any]:
-    """Return what one template costs, measured in this process."""
-    before = read_peak()
-    slowest, ends = 0.0, []
-    source = read_hostile()[name]
-    for by_state in (False, True):
-        start = time.process_time()
-        ends.append(_end(source, by_state=by_state))
-        slowest = max(slowest, time.process_time() - start)
-    held = (read_peak() - before) / MEGABYTE
-    return {"name": name, "ends": ends, "seconds": round(slowest, 3), "megabytes": round(held, 1)}
-
-
-def read_peak() -> int:
-    """Return the bytes of memory that this process ever held, and no process before it."""
-    status = Path("/proc/self/status").read_text("ascii")
-    [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) * 1024
-
-
 def measure_apart(name: str) -> dict[str, Any]:
     """Return what one template costs in a fork of this process, which has imported all already."""
-    found, told = _FORKS.Pipe(duplex=False)
-    child = _FORKS.Process(target=_report, args=(name, told))
-    child.start()
-    told.close()
-    try:
-        if found.poll(_PATIENCE):
-            result: dict[str, Any] = found.recv()
-            return result
-    except EOFError:
-        pass
-    finally:
-        child.kill()
-        child.join()
-    return {"name": name, "ends": ["failed"], "seconds": 0.0, "megabytes": 0.0}
 
+    def work() -> dict[str, Any]:
+        resource.setrlimit(resource.RLIMIT_AS, (_ROOM, _ROOM))
+        before = ui.read_peak()
+        slowest, ends = 0.0, []
+        source = read_hostile()[name]
+        for by_state in (False, True):
+            start = time.process_time()
+            ends.append(_end(source, by_state=by_state))
+            slowest = max(slowest, time.process_time() - start)
+        held = (ui.read_peak() - before) / MEGABYTE
+        return {"ends": ends, "seconds": round(slowest, 3), "megabytes": round(held, 1)}
 
-def _report(name: str, told: Connection) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_ROOM, _ROOM))
-    told.send(measure_one(name))
+    found = compute_apart(work, _PATIENCE)
+    failed = {"ends": ["failed"], "seconds": 0.0, "megabytes": 0.0}
+    return {"name": name, **(failed if "error" in found else found)}
 
 
 def make_table(report: dict[str, Any]) -> list[str]:

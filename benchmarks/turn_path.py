@@ -53,10 +53,6 @@ class Tracer:
         threading.setprofile(self._note)
         sys.setprofile(self._note)
 
-    def close(self) -> None:
-        sys.setprofile(None)
-        threading.setprofile(None)
-
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
         if not self.is_noting or event != "call" or not _is_own(frame):
             return
@@ -91,7 +87,8 @@ def trace_turn(**options: Any) -> dict[str, Any]:
         tracer.is_noting = True
         say("Where did I park?", "now")
         tracer.is_noting = False
-    tracer.close()
+    sys.setprofile(None)
+    threading.setprofile(None)
     ran: dict[str, list[str]] = {}
     for code in sorted(tracer.codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
         ran.setdefault(code.co_filename[len(PACKAGE) + 1 :], []).append(code.co_qualname)

@@ -9,6 +9,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 
@@ -60,6 +61,13 @@ def describe_machine(*packages: str) -> dict[str, str]:
 def format_machine(machine: Mapping[str, str]) -> str:
     """Return a machine as one line."""
     return ", ".join(one if key == "system" else f"{key} {one}" for key, one in machine.items())
+
+
+def read_peak() -> int:
+    """Return the bytes of memory that this process ever held, and no process before it."""
+    status = Path("/proc/self/status").read_text("ascii")
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
 
 
 def make_bar(

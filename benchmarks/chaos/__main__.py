@@ -7,12 +7,11 @@ import logging
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from functools import partial
 
 import benchmarks.chaos
 from benchmarks.chaos.drill import Drill, DrillReport
-from benchmarks.chaos.files import run_alterations, run_flips, run_tears
+from benchmarks.chaos.files import damage_files, flip_bit, run_alterations, tear
 from benchmarks.chaos.forks import run_forks
 from benchmarks.chaos.kills import run_kills
 from benchmarks.chaos.paths import run_paths
@@ -23,8 +22,8 @@ DRILLS: dict[str, Drill] = {
     "paths": run_paths,
     "forks": run_forks,
     "alterations": run_alterations,
-    "flips": run_flips,
-    "tears": run_tears,
+    "flips": partial(damage_files, name="flips", damage=flip_bit),
+    "tears": partial(damage_files, name="tears", damage=tear),
 }
 """By name, in the order in which they run."""
 
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.json:
             print_report(reports[-1])
     if options.json:
-        print(json.dumps([_encode(report) for report in reports], indent=2))
+        print(json.dumps(reports, indent=2, default=vars))
     return int(any(report.findings for report in reports))
 
 
@@ -55,10 +54,6 @@ def print_report(report: DrillReport) -> None:
     print(f"  {len(report.findings) or 'no'} findings")
     for finding in report.findings[:50]:
         print(f"  - {finding}")
-
-
-def _encode(report: DrillReport) -> dict[str, Any]:
-    return {field.name: getattr(report, field.name) for field in fields(report)}
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.records import Entry
 
 
-@dataclass(slots=True)
+@dataclass
 class DrillReport:
     """What came of a drill.
 
@@ -80,7 +80,7 @@ def repeat(name: str, runs: int, seed: int, kinds: Mapping[str, Run]) -> DrillRe
             chance = random.Random(seed * 1_000_003 + number)
             with make_folder() as folder:
                 report.note(kind, number, run_apart(partial(kinds[kind], folder, chance)))
-            show_drill(name, number + 1, runs)
+            show_progress(f"{name}: {number + 1} of {runs}")
     return report
 
 
@@ -95,17 +95,16 @@ def run_batches(
             report.findings.append(f"seed {own_seed}: {answer['error']}")
             continue
         yield own_seed, count, answer
-        show_drill(report.name, first + count, runs)
+        show_progress(f"{report.name}: {first + count} of {runs}")
 
 
 # -- logs in a folder -----------------------------------------------------------------------------
 
 
-def open_memory(folder: Path, **options: Any) -> ConversationMemory:
+def open_memory(folder: Path, size: int = 16, **options: Any) -> ConversationMemory:
     """Open the memory of a folder, which recalls by vectors of chance."""
-    return ConversationMemory.open(
-        folder / "memory.db", embeddings=DeterministicFakeEmbedding(size=16), **options
-    )
+    embeddings = DeterministicFakeEmbedding(size=size)
+    return ConversationMemory.open(folder / "memory.db", embeddings=embeddings, **options)
 
 
 def verify(file: Path) -> list[str]:
@@ -207,15 +206,10 @@ def run_apart(work: Callable[[], list[str]]) -> list[str]:
     return [f"the check failed: {answer['error']}"] if isinstance(answer, dict) else answer
 
 
-def compute_apart(work: Callable[[], Any]) -> Any:
-    """Return the JSON value, no object, that a function returns in a process of its own.
+def compute_apart(work: Callable[[], Any], patience_s: float = 600.0) -> Any:
+    """Return the JSON value that a function returns in a process of its own.
 
     An object with the key `error` stands for a function that raised, or a process that died.
     """
     worker = Victim(lambda acknowledge: acknowledge(work()))
-    return (worker.reap() or [{"error": "the process died"}])[-1]
-
-
-def show_drill(name: str, done: int, runs: int) -> None:
-    """Write how far a drill has come."""
-    show_progress(f"{name}: {done} of {runs}")
+    return (worker.reap(patience_s) or [{"error": "the process died"}])[-1]

@@ -26,7 +26,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,7 +48,7 @@ _THREADS = ("garden", "travel")
 _LINES = 12
 _SAID_AT_ONCE = 3
 _NOT_OURS = (sqlite3.Error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-_FORBIDDEN = ("altered", "silent", "crashed", "missed", "uncounted")
+FORBIDDEN = ("altered", "silent", "crashed", "missed", "uncounted")
 
 Damage: TypeAlias = Callable[[Path, random.Random], str]
 """Damages a main file, or the write-ahead file beside it; returns what it did, and in which."""
@@ -122,9 +122,9 @@ def _choose_file(path: Path, rng: random.Random) -> Path:
 
 def run_alterations(runs: int, seed: int) -> DrillReport:
     """Alter one character in each of so many files, and delete rows of a tenth as many."""
-    forbidden = (*_FORBIDDEN, "failed")
-    report = _damage_files("alterations", runs, seed, alter_character, forbidden)
-    deleted = _damage_files("deletions", -(-runs // 10), seed, delete_rows, forbidden)
+    forbidden = (*FORBIDDEN, "failed")
+    report = damage_files(runs, seed, "alterations", alter_character, forbidden)
+    deleted = damage_files(-(-runs // 10), seed, "deletions", delete_rows, forbidden)
     report.did.update({f"deletions {kind}": count for kind, count in deleted.did.items()})
     report.did["deletions"] = deleted.runs
     report.findings += deleted.findings
@@ -132,19 +132,10 @@ def run_alterations(runs: int, seed: int) -> DrillReport:
     return report
 
 
-def run_flips(runs: int, seed: int) -> DrillReport:
-    """Flip one bit in each of so many files."""
-    return _damage_files("flips", runs, seed, flip_bit, _FORBIDDEN)
-
-
-def run_tears(runs: int, seed: int) -> DrillReport:
-    """Cut off the end of so many files, or overwrite a part of them with zeros."""
-    return _damage_files("tears", runs, seed, tear, _FORBIDDEN)
-
-
-def _damage_files(
-    name: str, runs: int, seed: int, damage: Damage, forbidden: tuple[str, ...]
+def damage_files(
+    runs: int, seed: int, name: str, damage: Damage, forbidden: Sequence[str] = FORBIDDEN
 ) -> DrillReport:
+    """Damage so many files, each in one way, and say how often what may not happen happened."""
     with measure(name) as report:
         work = partial(_damage_some, damage)
         for own_seed, count, (counts, examples) in run_batches(report, runs, seed, _AT_ONCE, work):
@@ -241,9 +232,14 @@ class Outcome:
             seen = Readers(memory)
             seen.read_threads(opened)
             seen.recall(opened)
-            problems, missing = _verify(cast("SQLiteLog", opened.log))
+            try:
+                report = cast("SQLiteLog", opened.log).verify()
+                problems, missing = list(report.problems), report.missing
+            except ConvMemError as error:
+                problems, missing = [type(error).__name__], 0
         said, shown = memory.lines, seen.shown
         lost = [key for key, lines in shown.items() if lines != said[key] and key not in seen.named]
+        gone = sum(len(lines) - len(shown.get(key, ())) for key, lines in said.items())
         is_tail = "-wal" in where and all(
             said[key][: len(shown[key])] == shown[key] for key in lost
         )
@@ -255,23 +251,11 @@ class Outcome:
             "silent": bool(lost) and not problems and not is_tail,
             "missed": bool(seen.failed or seen.named) and not problems,
             "found": bool(problems),
-            "uncounted": "without" in where and missing != _count(said) - _count(shown),
+            "uncounted": "without" in where and missing != gone,
         }
         self.counts["missing"] += missing
         for name in filter(happened.__getitem__, happened):
             self.note(name, f"{where}: {[*seen.altered, *seen.failed][:2]} {problems[:2]}")
-
-
-def _count(lines: dict[ThreadKey, list[str]]) -> int:
-    return sum(map(len, lines.values()))
-
-
-def _verify(log: SQLiteLog) -> tuple[list[str], int]:
-    try:
-        report = log.verify()
-    except ConvMemError as error:
-        return [type(error).__name__], 0
-    return list(report.problems), report.missing
 
 
 class Readers:

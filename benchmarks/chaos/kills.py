@@ -30,9 +30,9 @@ from benchmarks.chaos.drill import (
     make_folder,
     measure,
     read_texts,
-    show_drill,
     verify,
 )
+from benchmarks.ui import show_progress
 from langchain_convmem import SQLiteLog
 from langchain_convmem.errors import LogError
 from langchain_convmem.records import ThreadKey
@@ -60,7 +60,7 @@ def run_kills(runs: int, seed: int) -> DrillReport:
             report.did["messages"] += answer[1]
             report.did["refused"] += answer[2]
             report.findings += [f"kills from {first} on: {one}" for one in found + answer[0]]
-            show_drill("kills", first + kills, runs)
+            show_progress(f"kills: {first + kills} of {runs}")
     return report
 
 

@@ -15,7 +15,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 
 from benchmarks.chaos.drill import (
@@ -29,7 +28,7 @@ from benchmarks.chaos.drill import (
     run_apart,
     verify,
 )
-from langchain_convmem import ConversationMemory, SQLiteLog
+from langchain_convmem import SQLiteLog
 from langchain_convmem.offline import ExtractiveSummarizer, OfflineChatModel
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing.planning import SummarySettings
@@ -53,7 +52,7 @@ class WritingPath(NamedTuple):
         judge: Returns what is wrong with what is left; may finish the work first.
     """
 
-    prepare: Callable[[Path], None]
+    prepare: Callable[[Path], object]
     work: Callable[[Path, int], Iterator[Any] | Callable[..., Any]]
     judge: Callable[[Path, Sequence[Any]], list[str]]
 
@@ -119,10 +118,6 @@ def _fill_and_index(folder: Path) -> None:
     _fill(folder)
     with open_memory(folder) as memory:
         memory.refresh(user_id="ana")
-
-
-def _prepare_nothing(folder: Path) -> None:
-    del folder
 
 
 # -- turns -----------------------------------------------------------------------------------------
@@ -210,18 +205,13 @@ def _judge_import(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
     return compare(there, [f"imported {n}" for n in range(_IMPORTED)])
 
 
-def _open_with(folder: Path, size: int) -> ConversationMemory:
-    embeddings = DeterministicFakeEmbedding(size=size)
-    return ConversationMemory.open(folder / "memory.db", embeddings=embeddings)
-
-
 def _reindex(folder: Path, start: int) -> Callable[..., object]:
-    return partial(_open_with(folder, 24 if start else 32).reindex, user_id="ana")
+    return partial(open_memory(folder, size=24 if start else 32).reindex, user_id="ana")
 
 
 def _judge_reindex(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
     del acknowledged
-    with _open_with(folder, 32) as memory:
+    with open_memory(folder, size=32) as memory:
         problems = list(memory.reindex(user_id="ana"))
         found = memory.recall(_WANTED[7], user_id="ana")
         if not any(match.line.line_id == "q7" for match in found.matches):
@@ -283,11 +273,11 @@ def _judge_backup(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
 
 
 PATHS = {
-    "turn of wrap": WritingPath(_prepare_nothing, _say, _judge_turns),
-    "edits": WritingPath(_prepare_nothing, _edit, _judge_edit),
+    "turn of wrap": WritingPath(lambda _: None, _say, _judge_turns),
+    "edits": WritingPath(lambda _: None, _edit, _judge_edit),
     "forget": WritingPath(_fill, _forget, _judge_forget),
     "import": WritingPath(_write_import, _import, _judge_import),
     "re-index": WritingPath(_fill_and_index, _reindex, _judge_reindex),
-    "summaries": WritingPath(_prepare_nothing, _compact, _judge_compact),
-    "backup": WritingPath(_prepare_nothing, _back_up, _judge_backup),
+    "summaries": WritingPath(lambda _: None, _compact, _judge_compact),
+    "backup": WritingPath(lambda _: None, _back_up, _judge_backup),
 }

@@ -1,6 +1,6 @@
 """Texts that try to become structure: turns, speakers, dates, sections, fences.
 
-    python -m benchmarks.injections [--json] [--list]
+    python -m benchmarks.injections [--json]
 
 `attacks.json` holds the attacks as data: where each is planted, its text, and what must hold.
 `templates.json` holds chat templates of all families that we know, in short, and by what their
@@ -16,5 +16,5 @@ lines of speakers by `get_buffer_string` of LangChain, prompts by its `ChatPromp
     usual       the same, the usual way
     trust       of those that say which trust class their line must have: in how many it has another
 
-Bar: none of ours. Exit code 1 where one succeeds. `--list` names those that do.
+Bar: none of ours. Exit code 1 where one succeeds. Those that do are named.
 """

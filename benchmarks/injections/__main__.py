@@ -19,15 +19,13 @@ def _make_table(report: dict[str, Any]) -> list[str]:
         for category in counts["attacks"]
     ]
     total = ["all", *(sum(count.values()) for count in counts.values())]
-    named = [f"{name}: {', '.join(ids)}" for name, ids in report.get("succeed", {}).items()]
+    named = [f"{name}: {', '.join(ids)}" for name, ids in report["succeed"].items() if ids]
     return [*ui.format_rows([["category", *counts], *rows, total]), *named]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when an attack on us succeeds."""
-    parser = ui.make_parser("benchmarks.injections", package.__doc__)
-    parser.add_argument("--list", action="store_true", help="name the attacks that succeed")
-    options = parser.parse_args(arguments)
+    options = ui.make_parser("benchmarks.injections", package.__doc__).parse_args(arguments)
     attacks = load_attacks()
     found = {
         "attacks": list(attacks),
@@ -43,10 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     counts = {name: Counter(one.category for one in some) for name, some in found.items()}
     wrong = len(found["ours"]) + len(found["trust"])
-    report = {"counts": counts, "bars": [ui.make_bar("attacks on ours that succeed", wrong, 0)]}
-    if options.list:
-        del found["attacks"]
-        report["succeed"] = {name: [one.id for one in some] for name, some in found.items()}
+    succeed = {name: [one.id for one in found[name]] for name in ("ours", "trust")}
+    bars = [ui.make_bar("attacks on ours that succeed", wrong, 0)]
+    report = {"counts": counts, "succeed": succeed, "bars": bars}
     return ui.print_report(report, _make_table, as_json=options.json)
 
 

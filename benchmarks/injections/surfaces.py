@@ -274,10 +274,6 @@ def _read_tool_name(attack: Attack, text: str) -> Structure:
     return (*_read_transcript(attack, text), *tokens)
 
 
-def _read_history_text(attack: Attack, text: str) -> Structure:
-    return _read_lines(f"{MessageList(_build_said(attack, text))}")
-
-
 def _read_buffer_string(attack: Attack, text: str) -> Structure:
     is_line = attack.category in ("recall", "imports") or attack.place in ("recall", "transcript")
     by_name = attack.category == "names"
@@ -413,7 +409,10 @@ _READERS: dict[str, tuple[_Reader, _Reader]] = {
     "summaries": (_read_summaries, _read_usual_summary),
     "transcript": (_read_transcript, _read_buffer_string),
     "tool_name": (_read_tool_name, _read_buffer_string),
-    "history_text": (_read_history_text, _read_buffer_string),
+    "history_text": (
+        lambda attack, text: _read_lines(f"{MessageList(_build_said(attack, text))}"),
+        _read_buffer_string,
+    ),
     "variable": (_read_prompt, _read_usual_prompt),
     "summary": (_read_prompt, _read_usual_prompt),
 }

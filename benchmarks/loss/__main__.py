@@ -20,13 +20,6 @@ from benchmarks.loss.judging import KINDS, judge_chat
 from benchmarks.loss.models import ScriptedModel
 
 _PACKAGES = ("langchain-core", "langchain", "langgraph", "langmem")
-_NOISY = (
-    "langchain_core.callbacks.manager",
-    "asyncio",
-    "langchain_convmem",
-    "langgraph.checkpoint.serde.jsonplus",
-)
-"""Where failures end up that nobody is told of; the table says so instead."""
 
 
 def judge_chat_of(scenario: Any, kind: type[systems.System], folder: Path) -> dict[str, Any]:
@@ -43,14 +36,6 @@ def judge_chat_of(scenario: Any, kind: type[systems.System], folder: Path) -> di
         # What was never answered may be joined with what is asked now, so that roles alternate.
         rest = str(last.text).replace("Q9", "")
         return judge_chat(happened, [*before, last.model_copy(update={"content": rest})])
-
-
-def _judge_summary(
-    scenario: summaries.Scenario, kind: type[summaries.Summarising], folder: Path
-) -> dict[str, Any]:
-    stage = summaries.Stage(kind, folder)
-    scenario.play(stage)
-    return {**stage.judge()}
 
 
 class Suite(NamedTuple):
@@ -71,7 +56,7 @@ SUITES = {
         summaries.SCENARIOS,
         summaries.SYSTEMS,
         ["convmem", "convmem-step"],
-        _judge_summary,
+        lambda scenario, kind, folder: summaries.Stage(kind, folder).judge(scenario.play),
         ("evicted", "read"),
     ),
 }
@@ -129,18 +114,14 @@ def _count(value: Any) -> int:
 
 @contextmanager
 def _be_quiet() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in _NOISY]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
+    logging.disable()  # where failures end up that nobody is told of; the table says so instead
     try:
         with warnings.catch_warnings():
             # langmem warns where it cannot trim, and where it is imported.
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(logging.NOTSET)
 
 
 def make_table(report: dict[str, Any]) -> list[str]:

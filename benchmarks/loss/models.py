@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -56,18 +55,12 @@ def state(messages: Sequence[BaseMessage]) -> AIMessage:
     return _make_call("Advice", messages, text=str(answer(messages).text))
 
 
-async def _wait_for_nothing() -> None:
-    """Do nothing while answering."""
-
-
 class ScriptedModel(InstantModel):
     """Answers by a function, word by word where it streams, and keeps what it was called with."""
 
     reply: Callable[[Sequence[BaseMessage]], AIMessage] = answer
     during: Callable[[], object] = lambda: None
-    """Called in every synchronous call before it is answered."""
-    aduring: Callable[[], Awaitable[None]] = _wait_for_nothing
-    """Awaited in every asynchronous call before it is answered."""
+    """Called in every call before it is answered; asynchronous ones wait in a thread."""
     lingers_after: int | None = None
     """Streams pause after so many words, so that the reader can leave."""
     breaks_after: int | None = None
@@ -79,21 +72,11 @@ class ScriptedModel(InstantModel):
     def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
         return self.reply(messages)
 
-    def _whole(self, messages: list[BaseMessage], **kwargs: Any) -> ChatResult:
-        reply = _in_form(self.reply(messages), **kwargs)
-        return ChatResult(generations=[ChatGeneration(message=reply)])
-
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         self.seen.append(messages)
         self.during()
-        return self._whole(messages, **kwargs)
-
-    async def _agenerate(
-        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
-    ) -> ChatResult:
-        self.seen.append(messages)
-        await self.aduring()
-        return self._whole(messages, **kwargs)
+        reply = _in_form(self.reply(messages), **kwargs)
+        return ChatResult(generations=[ChatGeneration(message=reply)])
 
     def _stream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
@@ -101,20 +84,10 @@ class ScriptedModel(InstantModel):
         self.seen.append(messages)
         self.during()
         for number, chunk in enumerate(self._chunks(self.reply(messages), **kwargs)):
-            self._break_at(number)
+            if number == self.breaks_after:
+                raise ProviderError("the connection broke")
             if number == self.lingers_after:
                 threading.Event().wait(GRACE_S)
-            yield chunk
-
-    async def _astream(
-        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        self.seen.append(messages)
-        await self.aduring()
-        for number, chunk in enumerate(self._chunks(self.reply(messages), **kwargs)):
-            self._break_at(number)
-            if number == self.lingers_after:
-                await asyncio.sleep(GRACE_S)
             yield chunk
 
     def _chunks(self, reply: AIMessage, **kwargs: Any) -> list[ChatGenerationChunk]:
@@ -125,10 +98,6 @@ class ScriptedModel(InstantModel):
         told = {"model_provider": "openai", **({"finish_reason": "stop"} if self.has_end else {})}
         end = AIMessageChunk(content="", response_metadata=told, chunk_position="last")
         return [ChatGenerationChunk(message=chunk) for chunk in (*words, *calls, end)]
-
-    def _break_at(self, number: int) -> None:
-        if number == self.breaks_after:
-            raise ProviderError("the connection broke")
 
 
 def _in_form(message: AIMessage, **kwargs: Any) -> AIMessage:
@@ -153,6 +122,3 @@ class Together:
         if not self._coming.acquire(blocking=False):
             self._all_came.set()
         self._all_came.wait(GRACE_S)
-
-    async def await_(self) -> None:
-        await asyncio.to_thread(self.wait)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing, suppress
 from functools import partial
+from itertools import islice
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -175,28 +176,18 @@ SCENARIOS |= {name: asking.play for name, asking in _ASKINGS.items()}
 # -- streams and tasks that end early --------------------------------------------------------
 
 
-@_named("abandoned-stream")
-def _leave_a_stream(system: System) -> Happened:
-    """The reader of a stream leaves after a few words, which they have seen."""
-    chat = _begin(system, model=ScriptedModel(lingers_after=_WORDS))
+def _read_some_words(system: System, failed: tuple[str, ...] = (), **model: Any) -> Happened:
+    """The reader of a stream leaves, or it breaks, after a few words, which the user has seen."""
+    chat = _begin(system, model=ScriptedModel(**model))
     shown = ""
-    with closing(chat.stream(THREAD, _say(2))) as pieces:
-        for number, piece in enumerate(pieces, 1):
+    with suppress(ProviderError), closing(chat.stream(THREAD, _say(2))) as pieces:
+        for piece in islice(pieces, _WORDS if "lingers_after" in model else None):
             shown += str(piece.text)
-            if number == _WORDS:
-                break
-    return _whole(1, 2, shown={"A2": shown.strip()})
+    return _whole(1, 2, shown={"A2": shown.strip()}, failed=failed)
 
 
-@_named("broken-stream")
-def _break_a_stream(system: System) -> Happened:
-    """The provider's connection breaks after a few words, which the user has seen."""
-    chat = _begin(system, model=ScriptedModel(breaks_after=_WORDS))
-    shown = ""
-    with suppress(ProviderError):
-        for piece in chat.stream(THREAD, _say(2)):
-            shown += str(piece.text)
-    return _whole(1, 2, shown={"A2": shown.strip()}, failed=("Q2", "A2"))
+SCENARIOS["abandoned-stream"] = partial(_read_some_words, lingers_after=_WORDS)
+SCENARIOS["broken-stream"] = partial(_read_some_words, breaks_after=_WORDS, failed=("Q2", "A2"))
 
 
 @_named("cancelled-task")
@@ -244,7 +235,7 @@ def _take_turns_in_tasks(system: System) -> Happened:
     _begin(system)
 
     async def run() -> None:
-        chat = system.chat(Setup(ScriptedModel(aduring=Together().await_)))
+        chat = system.chat(Setup(ScriptedModel(during=Together().wait)))
         await asyncio.gather(*(chat.aask(THREAD, _say(number)) for number in (2, 3)))
 
     system.arun(run)

@@ -27,7 +27,6 @@ from langchain_convmem import ConversationMemory, SummarizingMemory
 from langchain_convmem.summarizing import SummarySettings
 
 _HERE: RunnableConfig = {"configurable": {"thread_id": "t", "user_id": "ana"}}
-_LARGE_WINDOW = 100_000
 
 
 class Marks(NamedTuple):
@@ -206,7 +205,7 @@ class BestLangmem(Langmem):
     name = "langmem-best"
 
     def list_options(self) -> dict[str, Any]:
-        return {"max_tokens": _LARGE_WINDOW, "max_tokens_before_summary": self.marks.high}
+        return {"max_tokens": 100_000, "max_tokens_before_summary": self.marks.high}
 
 
 SYSTEMS: dict[str, type[Summarising]] = {
@@ -297,8 +296,9 @@ class Stage:
         else:
             talk.got = list(system.model.seen[-1])
 
-    def judge(self) -> dict[str, int]:
-        """Return what is wrong, over all talks."""
+    def judge(self, play: Callable[[Stage], None]) -> dict[str, int]:
+        """Play a scenario; return what is wrong, over all talks."""
+        play(self)
         return dict(sum((Counter(judge_summary(talk)) for talk in self._talks), Counter[str]()))
 
     def _note(self, messages: Sequence[BaseMessage]) -> AIMessage:

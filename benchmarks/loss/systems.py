@@ -108,10 +108,13 @@ class RunnableChat:
     streaming: ClassVar[dict[str, Any]] = {}
     """What it is given beside where it streams."""
 
-    def __init__(self, chain: Runnable[Any, Any], **options: Any) -> None:
-        """Take the Runnable, and what every call of it is given beside the config."""
+    def __init__(
+        self, chain: Runnable[Any, Any], text_of: type[BaseModel] | None = None, **options: Any
+    ) -> None:
+        """Take the Runnable, whose text its replies are, and what each call of it is given."""
         self.chain: Any = chain
         self.options = options
+        self.text_of = text_of
 
     def config(self, thread: str) -> RunnableConfig:
         return {"configurable": {"thread_id": thread, "user_id": "ana"}}
@@ -165,7 +168,9 @@ class StateChat(RunnableChat):
         return {"messages": list(messages)}
 
     def show(self, output: Any) -> Any:
-        return output.get("structured_response") or output["messages"][-1]
+        reply = output.get("structured_response") or output["messages"][-1]
+        # A state of messages holds an object as text.
+        return reply if self.text_of is None else self.text_of.model_validate_json(reply.text)
 
     def read(self, streamed: Any) -> Iterator[BaseMessage]:
         chunk, _ = streamed
@@ -254,10 +259,6 @@ class CheckpointedSystem(System):
     can_pause = True
     saver: Any
     """The checkpointer in use."""
-
-    def open_saver(self, kind: Any = None) -> None:
-        """Open the checkpointer of a kind, LangGraph's own if none is named."""
-        self.saver = open_saver(self.folder, kind)
 
     def close(self) -> None:
         self.saver.conn.close()
@@ -403,7 +404,7 @@ class _CheckpointedMemory(CheckpointedSystem, MemoryChain):
 
     def open(self) -> None:
         MemoryChain.open(self)
-        self.open_saver()
+        self.saver = open_saver(self.folder)
 
     def close(self) -> None:
         MemoryChain.close(self)
@@ -457,7 +458,7 @@ class MemoryGraph(_CheckpointedMemory):
             graph = ours.create_memory_graph(
                 memory, model, state_schema=MessagesState, recall=False, checkpointer=saver
             )
-            return _GraphChat(graph, setup.schema)
+            return StateChat(graph, text_of=setup.schema)
         builder: Any = StateGraph(MessagesState)
         builder.add_node("recall", ours.recall_node(memory, recall=False))
         builder.add_node("model", ours.model_node(memory, model, recall=False))
@@ -467,18 +468,7 @@ class MemoryGraph(_CheckpointedMemory):
             builder.add_edge(one, other)
         builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "record"})
         builder.add_edge("record", END)
-        return _GraphChat(builder.compile(checkpointer=saver), setup.schema)
-
-
-class _GraphChat(StateChat):
-    def __init__(self, graph: Runnable[Any, Any], schema: type[BaseModel] | None) -> None:
-        super().__init__(graph)
-        self._schema = schema
-
-    def show(self, output: Any) -> Any:
-        reply = super().show(output)
-        # A state of messages holds the object as text.
-        return reply if self._schema is None else self._schema.model_validate_json(reply.text)
+        return StateChat(builder.compile(checkpointer=saver), text_of=setup.schema)
 
 
 # -- what people use instead -----------------------------------------------------------------
@@ -556,7 +546,7 @@ class Checkpointer(CheckpointedSystem):
                 refuse()
                 super().put_writes(*args, **kwargs)
 
-        self.open_saver(BreakableSaver)
+        self.saver = open_saver(self.folder, BreakableSaver)
 
     def chat(self, setup: Setup) -> Any:
         """Return the graph of LangGraph's own tutorials: a model, and tools while it calls any."""

@@ -1,10 +1,10 @@
 """Whether an assistant's memory finds what its user told it, among months of other messages.
 
-    python -m benchmarks.personal [--size 125] [--embedder default|minilm] [--json]
+    python -m benchmarks.personal [--embedder default|minilm] [--json]
 
 The data are `benchmarks/data/personal`: what five people told an assistant over five months, and
 what they ask later; its README describes them. The memory of a person holds all own exchanges at
-their times, filled up to `--size` user messages with other people's, those of `ordinary.json`.
+their times, filled up to 125 user messages with other people's, those of `ordinary.json`.
 
 Messages are stored as an application does: `memory.add_messages` for each thread, a HumanMessage
 and an AIMessage without names, with their times. Each question is asked a day after the last line,

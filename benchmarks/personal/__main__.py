@@ -28,23 +28,18 @@ from benchmarks.recall.measuring import find_mean
 from benchmarks.recall.systems import EMBEDDERS, CachingEmbeddings
 
 _SIZE = 125
+"""User messages in a memory."""
 _LANGUAGE_ORDINARY = 60
 _HIDDEN = ("verdicts", "interval_95")
 _SPANS = ("word", "other", "replies", "new_first", "several", "off_topic")
 
 
-def measure(data: Data, size: int, embeddings: Embeddings) -> dict[str, Any]:
-    """Return the report of one embedder.
-
-    Args:
-        data: People, what is asked, and what fills their memories.
-        size: User messages in a memory.
-        embeddings: What memories are embedded with.
-    """
+def measure(data: Data, embeddings: Embeddings) -> dict[str, Any]:
+    """Return the report of what memories are embedded with."""
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
     for person in data.people:
         ui.show_progress(f"{person.name}: embedding")
-        threads = fill_threads(person, size, data.ordinary)
+        threads = fill_threads(person, _SIZE, data.ordinary)
         memory = PersonalMemory(person.name, threads, embeddings)
         ways: dict[str, Way] = list_ways(memory, BUDGETS[-1])
         ways[f"default, {BUDGETS[0]}"] = list_ways(memory, BUDGETS[0])["default"]
@@ -52,7 +47,7 @@ def measure(data: Data, size: int, embeddings: Embeddings) -> dict[str, Any]:
             ui.show_progress(f"{person.name}: {name}")
             outcomes[name] += ask_all(way, (*person.questions, *data.requests))
     return {
-        "size": size,
+        "size": _SIZE,
         "ways": {name: list_figures(found) for name, found in outcomes.items()},
         "languages": {
             one.language: _measure_language(one, data.ordinary, embeddings)
@@ -106,19 +101,12 @@ def make_table(report: dict[str, Any]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the data cannot be read."""
     parser = ui.make_parser("benchmarks.personal", benchmarks.personal.__doc__)
-    parser.add_argument(
-        "--size",
-        type=ui.parse_positive,
-        default=_SIZE,
-        metavar="N",
-        help="user messages in a memory",
-    )
     parser.add_argument("--embedder", choices=EMBEDDERS, default="default")
     options = parser.parse_args(arguments)
     try:
         data = load_data()
         embeddings = CachingEmbeddings(EMBEDDERS[options.embedder]())
-        report = {"embedders": {options.embedder: measure(data, options.size, embeddings)}}
+        report = {"embedders": {options.embedder: measure(data, embeddings)}}
     except (BadDataError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -37,7 +37,6 @@ class Thread(NamedTuple):
 class Piece(NamedTuple):
     """The words of a message that state a fact."""
 
-    exchange: str
     role: Role
     says: str
 
@@ -134,4 +133,4 @@ def _list_questions(value: dict[str, Any]) -> Iterator[Question]:
 
 
 def _read_piece(item: dict[str, str], role: Role = "user") -> Piece:
-    return Piece(item["exchange"], role, item["says"])
+    return Piece(role, item["says"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,27 +14,7 @@ import benchmarks.recall
 from benchmarks import ui
 from benchmarks.recall.data import BadDataError, Dialogue, load_dialogues
 from benchmarks.recall.measuring import Outcome, count_tokens, list_figures, measure
-from benchmarks.recall.systems import (
-    EMBEDDERS,
-    CachingEmbeddings,
-    make_systems,
-)
-
-
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the report that the options ask for.
-
-    Raises:
-        BadDataError: If the data are not what the benchmark reads.
-    """
-    folders = {path.resolve().name: load_dialogues(path) for path in options.data}
-    if len(folders) < len(options.data):
-        raise BadDataError("two folders of --data have the same name")
-    embeddings = CachingEmbeddings(EMBEDDERS[options.embedder]())
-    report = {
-        name: _measure(found, embeddings, options.max_tokens) for name, found in folders.items()
-    }
-    return {"folders": report}
+from benchmarks.recall.systems import EMBEDDERS, CachingEmbeddings, make_systems
 
 
 def _measure(
@@ -99,10 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--embedder", choices=EMBEDDERS, default="default")
     options = parser.parse_args(arguments)
     try:
-        report = run(options)
+        folders = {path.resolve().name: load_dialogues(path) for path in options.data}
     except BadDataError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    if len(folders) < len(options.data):
+        parser.error("two folders of --data have the same name")
+    embeddings = CachingEmbeddings(EMBEDDERS[options.embedder]())
+    found = {name: _measure(one, embeddings, options.max_tokens) for name, one in folders.items()}
+    report = {"folders": found}
     return ui.print_report(report, make_table, as_json=options.json)
 
 

@@ -105,11 +105,6 @@ class Dialogue:
     questions: tuple[Question, ...]
     unanswerable: tuple[Question, ...] = ()
 
-    @property
-    def is_by_role(self) -> bool:
-        """Whether all lines are of a user and an assistant without names."""
-        return all(line.role is not None for line in self.lines.values())
-
 
 def load_dialogues(folder: Path) -> list[Dialogue]:
     """Return the dialogues of a folder; those that name the same user as one.

@@ -1,7 +1,7 @@
 """How long a recall takes, beside other ways to search the same lines by the same vectors.
 
     python -m benchmarks.recall_speed [--sizes 1000 10000 100000]
-                                      [--peers NAME ...] [--json]
+                                      [--json]
 
 One user has said so many lines, in threads of 40 (benchmarks/synthetic_dialogue.py). Every system
 embeds the question with the default embedder, which is loaded beforehand, and searches all lines:

@@ -52,7 +52,7 @@ def measure(lines: int, options: argparse.Namespace, folder: Path) -> dict[str, 
     texts = ours.fill(lines - _ADDED)  # those that are added one by one make the number whole
     vectors = UniversalSentenceEmbeddings().embed_documents(texts)
     embeddings = Replayed(dict(zip(texts, vectors, strict=True)))
-    for name in options.peers:
+    for name in PEERS:
         ui.show_progress(f"{lines:,} lines: {name}")
         try:
             systems[name] = PEERS[name](texts, embeddings)
@@ -132,10 +132,7 @@ def open_file(path: Path) -> dict[str, float]:
 
 
 def _read_resident_bytes() -> int:
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except OSError:
-        return 0  # only Linux tells it without another package
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -158,7 +155,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when a bar fails."""
     parser = ui.make_parser("benchmarks.recall_speed", benchmarks.recall_speed.__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(_SIZES), metavar="N")
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="NAME")
     parser.add_argument("--rounds", type=ui.parse_positive, default=30, help="of three questions")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each system and size")
     parser.add_argument("--processes", type=ui.parse_positive, default=3, help="new processes")

@@ -142,10 +142,6 @@ class Store:
         return partial(self._store.add_texts, [text])
 
 
-def _in_memory(texts: Sequence[str], embeddings: Embeddings) -> System:
-    return Store(InMemoryVectorStore(embeddings), texts)
-
-
 def _chroma(texts: Sequence[str], embeddings: Embeddings) -> System:
     chromadb, langchain_chroma = map(import_module, ("chromadb", "langchain_chroma"))
     client = chromadb.EphemeralClient(chromadb.Settings(anonymized_telemetry=False))
@@ -168,7 +164,7 @@ def _qdrant(texts: Sequence[str], embeddings: Embeddings) -> System:
 
 PEERS: dict[str, Callable[[Sequence[str], Embeddings], System]] = {
     "python": PythonScan,
-    "in-memory": _in_memory,
+    "in-memory": lambda texts, embeddings: Store(InMemoryVectorStore(embeddings), texts),
     "chroma": _chroma,
     "qdrant": _qdrant,
 }

@@ -10,10 +10,12 @@ CHAT = ["--turns", "40", "--facts", "2", "--sample", "10", "--style", "quoting"]
 
 SMALL = {
     "agent_storage": ["--turns", "8", "--tool-every", "2"],
+    "import_time": ["--rounds", "1"],
     "latency": ["--turns", "19", "--lines", "60"],
     "log.__main__": ["--sizes", "4", "20", "40", "--rounds", "2"],
     "long_chat.__main__": CHAT,
     "recall_speed.__main__": ["--sizes", "40", "--rounds", "2", "--processes", "1"],
+    "service_exports": ["--count", "15"],
     "summary_latency": ["--turns", "15", "--seconds", "0.05"],
 }
 PEERS = ("agents", "langgraph.checkpoint.sqlite", "chromadb", "qdrant_client", "langmem")
