@@ -66,9 +66,6 @@ class Growth(NamedTuple):
         return self.whole <= min(MOST_SECONDS, max(LEAST_SECONDS, MOST_GROWTH * self.quarter))
 
 
-# -- the operations ----------------------------------------------------------------------------
-
-
 @contextmanager
 def _open_memory(text: str = "") -> Iterator[ConversationMemory]:
     with (
@@ -154,9 +151,6 @@ OPERATIONS: dict[str, Callable[[str], object]] = {
     "mcp": _recall_over_mcp,
     "web": _send_on_page,
 }
-
-
-# -- the measurement ---------------------------------------------------------------------------
 
 
 def measure(operation: str, unit: str, characters: int = CHARACTERS) -> Growth:

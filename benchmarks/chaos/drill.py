@@ -98,9 +98,6 @@ def run_batches(
         show_progress(f"{report.name}: {first + count} of {runs}")
 
 
-# -- logs in a folder -----------------------------------------------------------------------------
-
-
 def open_memory(folder: Path, size: int = 16, **options: Any) -> ConversationMemory:
     """Open the memory of a folder, which recalls by vectors of chance."""
     embeddings = DeterministicFakeEmbedding(size=size)
@@ -125,9 +122,6 @@ def compare(there: Sequence[str], acknowledged: Sequence[str], batch: int = 0) -
     found += [f"doubled {text!r}" for text, count in counts.items() if count > 1]
     parts = Counter(text.split("/")[0] for text in counts) if batch else {}
     return found + [f"partial batch {name}" for name, count in parts.items() if count != batch]
-
-
-# -- processes ----------------------------------------------------------------------------------
 
 
 class Victim:

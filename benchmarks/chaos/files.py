@@ -54,9 +54,6 @@ Damage: TypeAlias = Callable[[Path, random.Random], str]
 """Damages a main file, or the write-ahead file beside it; returns what it did, and in which."""
 
 
-# -- damages --------------------------------------------------------------------------------------
-
-
 def alter_character(path: Path, rng: random.Random) -> str:
     """Change one character of what an entry says, past the log; return which."""
     with closing(sqlite3.connect(path)) as db, db:
@@ -115,9 +112,6 @@ def _choose_file(path: Path, rng: random.Random) -> Path:
     files = [one for one in (path, Path(f"{path}-wal")) if one.exists() and one.stat().st_size]
     [chosen] = rng.choices(files, [one.stat().st_size for one in files])
     return chosen
-
-
-# -- drills ---------------------------------------------------------------------------------------
 
 
 def run_alterations(runs: int, seed: int) -> DrillReport:
@@ -204,9 +198,6 @@ def _copy_files(source: Path, target: Path) -> None:
         new.unlink(missing_ok=True)
         if old.exists():
             shutil.copy(old, new)
-
-
-# -- judging --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

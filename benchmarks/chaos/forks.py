@@ -111,9 +111,6 @@ class Run:
         return [self._scenario.parent, len(noted), [f"{name}: {one}" for one in problems]]
 
 
-# -- who takes part ---------------------------------------------------------------------------
-
-
 class Family:
     """The processes of a run; each method is the whole life of one, or a part of it."""
 

@@ -96,9 +96,6 @@ def _run_one(path: WritingPath, folder: Path, chance: random.Random) -> list[str
     return problems + run_apart(judge)
 
 
-# -- what the paths share -------------------------------------------------------------------------
-
-
 def _open_log(folder: Path) -> SQLiteLog:
     return SQLiteLog(folder / "memory.db")
 
@@ -118,9 +115,6 @@ def _fill_and_index(folder: Path) -> None:
     _fill(folder)
     with open_memory(folder) as memory:
         memory.refresh(user_id="ana")
-
-
-# -- turns -----------------------------------------------------------------------------------------
 
 
 def _say(folder: Path, start: int) -> Iterator[int]:
@@ -143,9 +137,6 @@ def _judge_turns(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
     questions = [f"question {n}" for n in acknowledged]
     lost = [f"{one} lost its answer" for one in questions if asked.get(one) not in answered]
     return compare(read_texts(entries), questions) + lost
-
-
-# -- changes --------------------------------------------------------------------------------------
 
 
 def _edit(folder: Path, start: int) -> Iterator[tuple[str, int]]:
@@ -182,9 +173,6 @@ def _judge_forget(folder: Path, acknowledged: Sequence[Any]) -> list[str]:
     with _open_log(folder) as log:
         kept = [text for text in read_texts(log.entries(KEY)) if text.startswith("line")]
     return compare(kept, _WANTED) + [f"forgotten, and in the file: {n}" for n in there]
-
-
-# -- whole files ----------------------------------------------------------------------------------
 
 
 def _write_import(folder: Path) -> None:

@@ -106,9 +106,6 @@ def _judge_update(
     return new is not None, new is not None and (old is None or new < old)
 
 
-# -- figures ---------------------------------------------------------------------------------
-
-
 def list_figures(outcomes: Sequence[Outcome], unanswered: Sequence[float] = ()) -> dict[str, Any]:
     """Return the figures of a system; None where no question asks for them.
 

@@ -41,8 +41,6 @@ class System(Protocol):
         ...
 
 
-# -- embedders -------------------------------------------------------------------------------
-
 EMBEDDERS = {"default": UniversalSentenceEmbeddings, "minilm": MiniLMEmbeddings}
 """`default`: the one that the package brings; `minilm`: its all-MiniLM-L6-v2."""
 
@@ -65,9 +63,6 @@ class CachingEmbeddings(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         return self._inner.embed_query(text)
-
-
-# -- ours ------------------------------------------------------------------------------------
 
 
 class Warm(NamedTuple):
@@ -116,9 +111,6 @@ def make_recall(dialogue: Dialogue, embeddings: Embeddings) -> Warm:
     recall.refresh(owner)
     last = max(datetime.fromisoformat(line.time) for line in dialogue.lines.values())
     return Warm(recall, owner, int(last.timestamp() * 1000) + DAY_MS)
-
-
-# -- the usual ways --------------------------------------------------------------------------
 
 
 class Units:
@@ -205,9 +197,6 @@ def _make_chunks(lines: Sequence[Line]) -> list[list[Line]]:
             packed[-1].append(line)
             size += added
     return packed
-
-
-# -- all of them -----------------------------------------------------------------------------
 
 
 def make_systems(dialogue: Dialogue, embeddings: Embeddings) -> dict[str, System]:
