@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -265,9 +266,9 @@ def _unpack(data: bytes) -> IndexParts | None:
             saved = dict(file)
         said = json.loads(saved["said"].tobytes().decode("utf-8", "surrogatepass"))
         table = SegmentTable()
-        keys: dict[tuple[str | None, str], ThreadKey] = {}
+        make_key = cache(ThreadKey)
         table.add_many(
-            DialogLine(line_id, keys.setdefault((user, thread), ThreadKey(user, thread)), *rest)
+            DialogLine(line_id, make_key(user, thread), *rest)
             for line_id, user, thread, *rest in said["lines"]
         )
         lexical = LexicalIndex.load(said["terms"], saved)
