@@ -20,7 +20,6 @@ from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable, fold
 from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock, Verdict, indent_text
-from langchain_convmem.words.analysis import extract_query_terms
 from langchain_convmem.words.dates import Span
 from langchain_convmem.words.speech import find_statements, is_courtesy
 
@@ -89,9 +88,9 @@ class TableView:
         """Return what of a segment's text is worth its room, None for all of it."""
         if self.loose is None or not self.loose[number]:
             return None
-        text = self.table.get_text(number)
+        start, end = self.table.get_span(number)
         # What is shown whole need not be read.
-        return _find_statement(text) if len(text) > _SHORT else None
+        return _find_statement(self.table.get_text(number)) if end - start > _SHORT else None
 
     def render(self, group: LineGroup) -> str:
         """Return a date header (UTC), then `Speaker: text` for each line, verbatim.
@@ -219,6 +218,8 @@ class _Packer:
     room: int | None = None
     groups: list[LineGroup] = field(default_factory=list)
     group_of: dict[int, LineGroup] = field(default_factory=dict)
+    # The lines of groups, and in a budget those next to them.
+    reached: set[int | None] = field(default_factory=set)
 
     def take(self, ranked: Iterable[int]) -> list[LineGroup]:
         """Return the groups of the segments that fit."""
@@ -247,9 +248,7 @@ class _Packer:
             near = self._find_near(lines)
             if not near and len(self.groups) == self.max_blocks:
                 continue
-            chosen = {
-                one: _choose_segments(self.ground.table, one, number, window) for one in lines
-            }
+            chosen = {one: self._choose_segments(one, number, at, window) for one in lines}
             passage = self.ground.find_passage(number)
             merged = _merge(chosen, near, {} if passage is None else {number: passage})
             if self._fits(merged, near):
@@ -257,14 +256,27 @@ class _Packer:
                 return True
         return False
 
+    def _choose_segments(self, line: int, hit: int, at: int, window: tuple[int, int]) -> set[int]:
+        """Return which segments of a line in the window of a hit are worth their room."""
+        segments, (before, after) = self.ground.table.list_segments(line), window
+        if line != at:
+            return {segments[-1] if line < at else segments[0]}
+        first, last = hit - bool(before), hit + bool(after)
+        return {*range(max(first, segments.start), min(last + 1, segments.stop))}
+
     def _find_near(self, lines: Sequence[int]) -> list[LineGroup]:
         """Return the groups that hold one of the lines, or in a budget the next one, best first."""
-        reached: list[int | None] = [*lines]
-        if self.room is not None:
-            look = self.ground.look_beyond
-            reached += [look(lines[0], -1), look(lines[-1], 1)]
-        touched = {id(self.group_of[line]) for line in reached if line in self.group_of}
-        return [group for group in self.groups if id(group) in touched] if touched else []
+        if self.reached.isdisjoint(lines):
+            return []
+        reached = {*self._reach(lines)}
+        return [group for group in self.groups if not reached.isdisjoint(group.lines)]
+
+    def _reach(self, lines: Sequence[int]) -> list[int | None]:
+        """Return the lines, and in a budget those next to them."""
+        if self.room is None:
+            return [*lines]
+        look = self.ground.look_beyond
+        return [look(lines[0], -1), *lines, look(lines[-1], 1)]
 
     def _fits(self, merged: LineGroup, replaced: Sequence[LineGroup]) -> bool:
         """Return whether there is room for a group in place of others, and take it."""
@@ -285,15 +297,7 @@ class _Packer:
         for group in near[1:]:
             self.groups.remove(group)
         self.group_of |= dict.fromkeys(merged.lines, merged)
-
-
-def _choose_segments(table: SegmentTable, line: int, hit: int, window: tuple[int, int]) -> set[int]:
-    """Return which segments of a line in the window of a hit are worth their room."""
-    segments, hit_line = table.list_segments(line), table.find_line_number(hit)
-    if line != hit_line:
-        return {segments[-1] if line < hit_line else segments[0]}
-    before, after = (min(reach, 1) for reach in window)
-    return {number for number in range(hit - before, hit + after + 1) if number in segments}
+        self.reached.update(self._reach([*merged.lines]))
 
 
 def _merge(
@@ -310,6 +314,9 @@ def _merge(
 
 # -- from a ranking to an answer ---------------------------------------------------------------
 
+# More than what rounding adds to a cosine in single precision: each index sums in its own order,
+# and in none of them may a cosine that equals the threshold surpass it.
+_COSINE_ROUNDING = 1e-6
 # A part this many standard deviations above the mean is worth naming as a reason.
 _TELLING = 1.0
 
@@ -324,17 +331,13 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
     best = select_first_of_lines(hits, table, query.ranking)
     own_hits = [select_first_of_lines(group.hits, table) for group in groups]
     written = _write_matches(ranking, {*best, *chain(*own_hits)})
-    shown = {line for group in groups for line in group.lines}
-    rejected = (
-        float(ranking.relevance[number])
-        for number in ranking.order.tolist()
-        if table.find_line_number(number) not in shown
-    )
-    if not hits and isinstance(query.threshold, float) and len(ranking):
-        most = ranking.similarity[ranking.order].max()
-        said = (
-            f"no line surpasses the threshold of {query.threshold}: the best cosine is {most:.2f}"
-        )
+    shown = [line for group in groups for line in group.lines]
+    left = np.ones(len(table), dtype=np.bool_)
+    left[[number for line in shown for number in table.list_segments(line)]] = False
+    least = query.threshold
+    if not hits and isinstance(least, float) and len(ranking):
+        most = ranking.similarity[ranking.ranked].max()
+        said = f"no line surpasses the threshold of {least}: the best cosine is {most:.2f}"
         problems = [*problems, said]
     verdict: Verdict = "nothing" if not groups else "related"
     shown_hits = np.array(list(chain(*own_hits)), dtype=np.int64)
@@ -346,21 +349,22 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
             make_block(group, [written[number] for number in numbers], ground)
             for group, numbers in zip(groups, own_hits, strict=True)
         ),
-        best_rejected=next(rejected, None),
+        best_rejected=next(iter(ranking.relevance[ranking.sort(left, 1)].tolist()), None),
         problems=tuple(problems),
         verdict=verdict,
     )
 
 
-def _select_hits(ranking: Ranking) -> tuple[list[int], NDArray[np.bool_] | None]:
+def _select_hits(ranking: Ranking) -> tuple[memoryview[int], NDArray[np.bool_] | None]:
     """Return the ranked segments that the threshold lets pass, and which are loosely related."""
+    # A view makes integers only of those numbers that are looked at.
     threshold = ranking.query.threshold
     if threshold == "auto":
         kept, loose = select_worth(ranking)
         loose &= ranking.table.select_role("user")
-        return ranking.order[kept[ranking.order]].tolist(), loose
+        return ranking.sort(kept).data, loose
     least = -np.inf if threshold is None else threshold
-    return ranking.select_above(least).tolist(), None
+    return ranking.sort(ranking.similarity > least + _COSINE_ROUNDING).data, None
 
 
 @lru_cache(maxsize=4096)
@@ -429,8 +433,7 @@ def _write_matches(ranking: Ranking, numbers: Collection[int]) -> dict[int, Line
     term_of: dict[str, str] = {}
     spans: list[Span] = []
     if not query.settings.cosine_only:
-        terms = extract_query_terms(query.search_text, lexical)
-        term_of = {terms[term]: term for term in lexical.find_documents(terms)}
+        term_of = {ranking.terms[term]: term for term in lexical.find_documents(ranking.terms)}
         spans = find_spans(query.text, query.before, query.now_ms or 0) if query.now_ms else []
     words = list(term_of)
     places = lexical.find_shared(list(term_of.values()), list(numbers))

@@ -22,7 +22,7 @@ from langchain_convmem.recall.ranking import (
     compute_coverage,
     scale_evidence,
 )
-from langchain_convmem.words.analysis import analyze, extract_query_terms
+from langchain_convmem.words.analysis import analyze
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.dates import NAMES_OF_TIMES
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
@@ -80,17 +80,16 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     meant = read_person(query.text, query.before)
     if meant.asker or meant.subject_open or meant.listener:
         near, loose = rows.select_for_asker()
-    elif rows.is_two_sided:
+    elif ranking.table.is_two_sided and not rows.is_few:
         near, loose = rows.select_standing_out()
     else:
         near, loose = rows.select_near()
     kept = near | loose
     if kept.any():
         # Older ones that the best one replaces must be seen.
-        kept[[*ranking.older, *ranking.beside, ranking.order[0]]] = True
+        kept[[*ranking.older, *ranking.beside, *ranking.sort(ranking.ranked, 1)]] = True
         kept &= rows.said
-    first = ranking.order[kept[ranking.order]]
-    if not rows.is_few and (rows.clarity >= _CERTAIN or is_answered(ranking, first)):
+    if not rows.is_few and (rows.clarity >= _CERTAIN or is_answered(ranking, kept.nonzero()[0])):
         kept &= rows.select_precise(kept)
     return kept, loose
 
@@ -111,11 +110,6 @@ class _Rows:
     def is_few(self) -> bool:
         """Whether there are too few segments for any to stand out by chance."""
         return len(self.ranking) <= FEW
-
-    @property
-    def is_two_sided(self) -> bool:
-        """Whether a user and an assistant speak, and more than a few segments are there."""
-        return len(self.ranking.table.roles) > 1 and not self.is_few
 
     @property
     def substance(self) -> Mask:
@@ -141,10 +135,10 @@ class _Rows:
     def select_for_asker(self) -> tuple[Mask, Mask]:
         """Return what a question about one of both sides gets, and what of it only just."""
         evidence, relevance = self.ranking.evidence, self.ranking.relevance
-        order, by_user = self.ranking.order, self.ranking.table.select_role("user")
+        by_user = self.ranking.table.select_role("user")
         near = evidence >= _STANDING_OUT * self.scale
         loose = self.said & ~near & self.substance
-        if self.is_two_sided:
+        if self.ranking.table.is_two_sided and not self.is_few:
             stated = by_user & self.ranking.lexical.select_marked("states")
             loose &= stated | (evidence >= _LOOSE * self.scale)
         elif not self.is_few:
@@ -153,8 +147,10 @@ class _Rows:
         fading, gone = _FADING
         if not self.is_few and self.clarity > fading:
             left = max((gone - self.clarity) / (gone - fading), 0.0)
-            loose[order[loose[order]][round(_MOST_LOOSE * left) :]] = False
-        near[order[:1]] = True
+            best = self.ranking.sort(loose, round(_MOST_LOOSE * left))
+            loose[:] = False
+            loose[best] = True
+        near[self.ranking.sort(self.ranking.ranked, 1)] = True
         return near, loose
 
     def select_near(self) -> tuple[Mask, Mask]:
@@ -170,11 +166,12 @@ class _Rows:
         What one holds of the words, and how much of the way from the mean cosine to 1 the nearest
         has come; the best of a few is seldom good by chance.
         """
-        order, similarity = self.ranking.order, self.ranking.similarity
-        held = float(_compute_asked_share(self.ranking)[order].max())
-        mean = float(similarity[order].sum()) / (len(order) + _UNSEEN)
-        closeness = (float(similarity[order].max()) - mean) / (1 - mean)
-        return held + closeness >= _RELATED_SHARE * math.log(math.e * len(order))
+        ranked, count = self.ranking.ranked, len(self.ranking)
+        similarity = self.ranking.similarity[ranked]
+        held = float(_compute_asked_share(self.ranking)[ranked].max())
+        mean = float(similarity.sum()) / (count + _UNSEEN)
+        closeness = (float(similarity.max()) - mean) / (1 - mean)
+        return held + closeness >= _RELATED_SHARE * math.log(math.e * count)
 
     def select_standing_out(self) -> tuple[Mask, Mask]:
         """Return what a question about nobody gets of a dialogue with an assistant."""
@@ -220,8 +217,7 @@ def _compute_asked_share(ranking: Ranking) -> NDArray[np.float64]:
 
     Of all words of the question if nothing else is left.
     """
-    words = extract_query_terms(ranking.query.search_text, ranking.lexical)
-    context = _collect_context_terms(ranking.table.speakers)
+    words, context = ranking.terms, _collect_context_terms(ranking.table.speakers)
     telling = {
         term: word
         for term, word in words.items()

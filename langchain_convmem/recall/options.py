@@ -123,7 +123,7 @@ class RecallSettings:
             words they share with the question count too, the lines around them, who said them and
             when, and whether something later takes their place.
         k: Blocks to return where the call names neither `k` nor `max_tokens`.
-        max_tokens: Budget where the call names neither and `k` is None.
+        max_tokens: Budget where the call names neither; None without `k`: 1,000.
         threshold: Cosine similarity that a hit must surpass; -1 lets every line be one; "auto" too,
             but finds nothing where the question is not related to anything; None is "auto" in
             answers within a budget, and -1 in others.
@@ -140,7 +140,7 @@ class RecallSettings:
 
     cosine_only: bool = False
     k: int | None = None
-    max_tokens: int | None = 1000
+    max_tokens: int | None = None
     threshold: float | Literal["auto"] | None = None
     window: int | tuple[int, int] = 2
     budget_window: int | tuple[int, int] = 0
@@ -169,7 +169,6 @@ class RecallSettings:
         return cls(
             cosine_only=True,
             k=3,
-            max_tokens=None,
             threshold=0.8,
             window=3,
             budget_window=3,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     Scores = NDArray[np.float32]
     Mask = NDArray[np.bool_]
 
-# More than what rounding adds to a cosine in single precision: each index sums in its own order,
-# and in none of them may a cosine that equals the threshold surpass it.
-_COSINE_ROUNDING = 1e-6
 # Rounded to so many steps, so that lines of equal worth tie however their scores were summed.
 _STEPS = 1e5
 # What a segment takes of the scores of those around it in its session, from the nearest on.
@@ -120,6 +117,7 @@ class Ranking:
         query: What was asked.
         table: Where the segments stand.
         lexical: Their terms.
+        terms: The words of the question, by term.
         ranked: Which of them rank.
         relevance: Final scores, by segment number, as all scores.
         similarity: Cosines; 0.0 without a vector.
@@ -134,12 +132,12 @@ class Ranking:
         older: Numbers of segments of which a later statement about the same thing ranks first.
         beside: Numbers of what is worth its room beside the best: statements that may replace the
             leading one, and the rest of the line that answers, with a long reply to it.
-        order: Numbers of those that rank, best first.
     """
 
     query: RecallQuery
     table: SegmentTable
     lexical: LexicalIndex
+    terms: Mapping[str, str]
     ranked: Mask
     relevance: Scores
     similarity: Scores
@@ -151,21 +149,23 @@ class Ranking:
     evidence: Scores
     older: frozenset[int] = frozenset()
     beside: frozenset[int] = frozenset()
-    order: NDArray[np.int64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Put the segments in order, by rounded scores, so that equal lines tie."""
-        numbers = self.ranked.nonzero()[0]
-        keys = np.rint(self.relevance[numbers] * -_STEPS)
-        self.order = numbers[keys.argsort(kind="stable")]
 
     def __len__(self) -> int:
         """Return how many segments are ranked."""
-        return len(self.order)
+        return int(np.count_nonzero(self.ranked))
 
-    def select_above(self, similarity: float) -> NDArray[np.int64]:
-        """Return those that are more similar to the question than that, best first."""
-        return self.order[self.similarity[self.order] > similarity + _COSINE_ROUNDING]
+    def sort(self, among: Mask, most: int | None = None) -> NDArray[np.int64]:
+        """Return the numbers of those that rank among some, best first, so many at most.
+
+        They are sorted by rounded scores, so that equal lines tie.
+        """
+        numbers, size = (self.ranked & among).nonzero()[0], len(self.ranked)
+        # Score and number as one integer: a stable sort takes eight times as long.
+        keys = np.rint(self.relevance[numbers] * -_STEPS).astype(np.int64) * size + numbers
+        if most is not None and most < len(keys):
+            keys = np.partition(keys, most)[:most]
+        keys.sort()
+        return np.asarray(keys % max(size, 1), dtype=np.int64)
 
 
 def rank(
@@ -188,22 +188,24 @@ def rank(
     similarity = np.zeros(len(table), dtype=np.float32)
     if vector is not None and vector.any():
         similarity = vectors.similarities(vector)
+    terms = extract_query_terms(query.search_text, lexical)
     if query.settings.cosine_only:
         meaning, nothing = standardize(similarity, allowed & vectors.present), similarity * 0
         evidence = np.where(allowed, meaning, np.float32(-np.inf))
         parts = (meaning, similarity, meaning, nothing, nothing, nothing, nothing, evidence)
-        return Ranking(query, table, lexical, allowed, *parts)
-    terms = extract_query_terms(query.search_text, lexical)
+        return Ranking(query, table, lexical, terms, allowed, *parts)
     muted = _find_muted(query.text, terms, table, lexical)
-    view = _View(query, table, vectors, lexical, terms, allowed, muted, similarity)
+    view = _View(query, table, vectors, lexical, terms, allowed, muted, similarity, {})
     ranking = _score(view)
     if muted.any() and ranking.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
         # Nothing else was said about it: an earlier asking is better than nothing.
         view = view._replace(muted=np.zeros_like(muted))
         ranking = _score(view)
+    best = ranking.sort(allowed, _LEADERS).tolist()
     answer = _raise_answer(view, ranking)
-    older, later = _lead_with_latest(view, ranking), _raise_successors(view, ranking)
-    return replace(ranking, older=older, beside=later | answer)
+    ranking.older = _lead_with_latest(view, ranking, best)
+    ranking.beside = _raise_successors(view, ranking) | answer
+    return ranking
 
 
 class _View(NamedTuple):
@@ -218,6 +220,7 @@ class _View(NamedTuple):
         allowed: Which of the segments may come back.
         muted: Which say nothing themselves.
         similarity: The cosine of each.
+        compared: The cosines of all with some of them, by number, as far as they were needed.
     """
 
     query: RecallQuery
@@ -228,16 +231,12 @@ class _View(NamedTuple):
     allowed: Mask
     muted: Mask
     similarity: Scores
+    compared: dict[int, Scores]
 
     @property
     def counted(self) -> Mask:
         """Which segments may come back and say something."""
         return self.allowed & ~self.muted
-
-    @property
-    def is_two_sided(self) -> bool:
-        """Whether a user and an assistant speak."""
-        return len(self.table.roles) > 1
 
     @property
     def is_about_asker(self) -> bool:
@@ -261,7 +260,7 @@ def _score(view: _View) -> Ranking:
     around = _sum_around(own, table, lexical)
     said_by = _compute_speaker_bonus(query, table)
     evidence = own + around + said_by
-    if view.is_two_sided:
+    if table.is_two_sided:
         evidence[lexical.select_marked("asks") & table.select_role("user")] -= _ASKED
     if query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
@@ -277,7 +276,7 @@ def _score(view: _View) -> Ranking:
     relevance[view.muted] -= _MUTED
     evidence[view.muted | ~view.allowed] = -np.inf
     parts = (relevance, view.similarity, meaning, words, kinds, around, said_by + person, evidence)
-    return Ranking(query, table, lexical, view.allowed, *parts)
+    return Ranking(query, table, lexical, view.terms, view.allowed, *parts)
 
 
 def _standardize_words(view: _View, scores: NDArray[np.float64]) -> Scores:
@@ -316,25 +315,33 @@ def _sum_around(own: Scores, table: SegmentTable, lexical: LexicalIndex) -> Scor
     It takes the less from other lines, the more its own line says: a short answer is found through
     the question before it, a long reply speaks for itself.
     """
-    share = lexical.keep("share", None, lambda: _compute_shares(table, lexical))
-    line = table.get_column("line")
     total = np.zeros_like(own)
-    for side in table.get_links():
-        takers = giving = np.arange(len(own))
-        for weight in _KERNEL:
-            found = side[giving]
-            takers, giving = takers[found >= 0], found[found >= 0]
-            taken = np.where(line[takers] == line[giving], _WITHIN_LINE, share[takers])
-            total[takers] += np.float32(weight) * own[giving] * taken
+    givers = lexical.keep("givers", lambda: _find_givers(table))
+    shares = lexical.keep("shares", lambda: _compute_shares(table, lexical, givers))
+    for giving, taken in zip(givers, shares, strict=True):
+        total += own[giving] * taken
     return total
 
 
-def _compute_shares(table: SegmentTable, lexical: LexicalIndex) -> Scores:
-    """Return what share of its neighbours' scores each segment takes, by the words of its line."""
+def _find_givers(table: SegmentTable) -> NDArray[np.int64]:
+    """Return by side and distance from whom each segment takes; -1 for none."""
+    near = table.get_links()
+    # What has no number has no neighbour either.
+    beyond = [np.append(side, -1)[side] for side in near]
+    return np.stack([near, beyond], axis=1).reshape(2 * len(_KERNEL), -1)
+
+
+def _compute_shares(
+    table: SegmentTable, lexical: LexicalIndex, givers: NDArray[np.int64]
+) -> Scores:
+    """Return what each segment takes of the scores of each giver, by the words of its line."""
     lines = table.get_column("line")
     words = np.bincount(lines, lexical.lengths)[lines] if len(lines) else lexical.lengths
     share = 1.0 / (1.0 + np.power(words / _SPEAKS_FOR_ITSELF, _STEEPNESS))
-    return share.astype(np.float32)
+    taken = np.where(lines[givers] == lines, _WITHIN_LINE, share.astype(np.float32))
+    weights = np.tile(_KERNEL, 2)[:, None]
+    shares: Scores = np.where(givers >= 0, weights * taken, 0.0).astype(np.float32)
+    return shares
 
 
 # -- who is meant ------------------------------------------------------------------------------
@@ -350,14 +357,13 @@ def _compute_speaker_bonus(query: RecallQuery, table: SegmentTable) -> Scores:
     # A question that names every speaker prefers none.
     if len(named) < len(speakers):
         bonus[list(named)] = _SPEAKER
-    preferred: Scores = bonus.take(table.get_column("speaker"))
-    return preferred
+    return bonus[table.get_column("speaker")]
 
 
 def _compute_person_bonus(view: _View) -> Scores:
     """Return what lines gain at most from being said by the person whom the question is about."""
     bonus = np.zeros(len(view.table), dtype=np.float32)
-    if not view.is_two_sided:
+    if not view.table.is_two_sided:
         return bonus
     meant = read_person(view.query.text, view.query.before)
     user = view.table.select_role("user")
@@ -486,16 +492,21 @@ def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
 # -- the latest word ---------------------------------------------------------------------------
 
 
-def _lead_with_latest(view: _View, ranking: Ranking) -> frozenset[int]:
+def _lead_with_latest(view: _View, ranking: Ranking, best: Sequence[int]) -> frozenset[int]:
     """Let later statements about the same thing as the best one come before it, the latest first.
 
     Of replies the latest alone: what an assistant says seldom changes what it said before.
+
+    Args:
+        view: What is scored.
+        ranking: Its scores.
+        best: The numbers of the best segments, in order.
 
     Returns:
         The numbers of the older ones.
     """
     table, asks, evidence = view.table, view.lexical.select_marked("asks"), ranking.evidence
-    lead, *others = ranking.order[:_LEADERS].tolist() or (-1,)
+    lead, *others = best or (-1,)
     speakers, lines = table.get_column("speaker"), table.get_column("line")
     others = [
         number
@@ -556,10 +567,12 @@ def _find_beginnings(pattern: re.Pattern[str], text: str) -> set[str]:
 
 def _compare_with(view: _View, lead: int) -> Scores:
     """Return the cosine of every segment with one of them; zeros where that has no vector."""
-    row = view.vectors.get_row(lead)
-    if row is None:
-        return np.zeros(len(view.table), dtype=np.float32)
-    return view.vectors.similarities(row.astype(np.float32))
+    if lead not in view.compared:
+        row = view.vectors.get_row(lead)
+        nothing = np.zeros(len(view.table), dtype=np.float32)
+        found = nothing if row is None else view.vectors.similarities(row.astype(np.float32))
+        view.compared[lead] = found
+    return view.compared[lead]
 
 
 def _raise_successors(view: _View, ranking: Ranking) -> frozenset[int]:
@@ -571,7 +584,7 @@ def _raise_successors(view: _View, ranking: Ranking) -> frozenset[int]:
     Returns:
         The numbers of the statements that may replace the leading one.
     """
-    if not (view.is_two_sided and view.is_about_asker):
+    if not (view.table.is_two_sided and view.is_about_asker):
         return frozenset()
     stated = view.counted & view.table.select_role("user") & ~view.lexical.select_marked("asks")
     stated &= view.vectors.present

@@ -145,11 +145,8 @@ def _read_question(query: Any) -> str:
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             return str(message.text)
-    msg = (
-        "a query must be a text, a HumanMessage or a list of messages with one, got "
-        f"{describe_value(query)}"
-    )
-    raise ConfigError(msg)
+    wanted = "a query must be a text, a HumanMessage or a list of messages with one"
+    raise ConfigError(f"{wanted}, got {describe_value(query)}")
 
 
 def to_document(block: RecalledBlock) -> Document:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.options import Scope
 
     Vector = NDArray[np.float16]
+    Links = NDArray[np.int64]
 
 Place: TypeAlias = tuple[int, int, int]
 """What names a segment among those of its owner: its entry's position, line of it, part of that."""
@@ -104,13 +105,6 @@ SESSION_GAP_MS = 30 * 60 * 1000
 _NAMES = ("speaker", "role", "trust")
 
 
-class Links(NamedTuple):
-    """The segment before and after each segment, by number; -1 for none."""
-
-    before: NDArray[np.int64]
-    after: NDArray[np.int64]
-
-
 class SegmentTable:
     """Lines and their segments in columns of equal length. Not thread-safe."""
 
@@ -143,13 +137,19 @@ class SegmentTable:
         A blank line has none.
         """
         first = len(self)
+        rows: dict[str, list[int]] = {name: [] for name in self._columns}
         for line in lines:
             if line.text.strip():
-                self._add(line)
+                self._add(line, rows)
+        for name, values in rows.items():
+            self._columns[name].extend(values)
+        added = range(first, len(self))
+        self._live.extend([True] * len(added))
         self._links = None
-        return range(first, len(self))
+        return added
 
-    def _add(self, line: DialogLine) -> None:
+    def _add(self, line: DialogLine, rows: Mapping[str, list[int]]) -> None:
+        """Add a line; of its segments, what stands in columns to the rows."""
         number, first = len(self.lines), len(self)
         pieces = split_line(line.text)
         count = len(pieces)
@@ -168,10 +168,9 @@ class SegmentTable:
         for name, known in self._known.items():
             values[name] = known.setdefault(getattr(line, name), len(known))
         for name, value in values.items():
-            self._columns[name].extend([value] * count)
-        self._columns["start"].extend([piece.start for piece in pieces])
-        self._columns["end"].extend([piece.end for piece in pieces])
-        self._live.extend([True] * count)
+            rows[name] += [value] * count
+        rows["start"] += [piece.start for piece in pieces]
+        rows["end"] += [piece.end for piece in pieces]
         for name, tag in line.tags.items():
             self._tags.setdefault(_make_label(name, tag), []).extend(range(first, first + count))
 
@@ -266,9 +265,9 @@ class SegmentTable:
         return tuple(self._known["speaker"])
 
     @property
-    def roles(self) -> Collection[str]:
-        """Every role so far."""
-        return self._known["role"].keys()
+    def is_two_sided(self) -> bool:
+        """Whether a user and an assistant speak."""
+        return len(self._known["role"]) > 1
 
     def get_column(self, name: Literal["line", "time", "speaker"]) -> NDArray[np.int64]:
         """Return something of each segment; do not write.
@@ -284,7 +283,11 @@ class SegmentTable:
         return found
 
     def get_links(self, *, cross_sessions: bool = False) -> Links:
-        """Return each segment's neighbours in its session, or in its thread; do not write."""
+        """Return each segment's neighbours in its session, or in its thread; do not write.
+
+        That is the number of the one before in the first row, of the one after in the second; -1
+        for none.
+        """
         if self._links is None:
             threads, sessions = self._columns["thread"].view, self._columns["session"].view
             kept = self._live.view.nonzero()[0]
@@ -333,10 +336,10 @@ class SegmentTable:
 
 def _link(order: NDArray[np.int64], groups: NDArray[np.int64]) -> Links:
     """Return the neighbours of numbers in an order where both are of one group."""
-    links = Links(*(np.full(len(groups), -1, dtype=np.int64) for _ in range(2)))
+    links = np.full((2, len(groups)), -1, dtype=np.int64)
     same = groups[order[1:]] == groups[order[:-1]]
-    links.before[order[1:][same]] = order[:-1][same]
-    links.after[order[:-1][same]] = order[1:][same]
+    links[0, order[1:][same]] = order[:-1][same]
+    links[1, order[:-1][same]] = order[1:][same]
     return links
 
 

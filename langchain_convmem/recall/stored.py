@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ _log = logging.getLogger("langchain_convmem")
 
 _HALF = np.dtype("<f2")
 """Components in their stored form: half precision, little endian."""
-_VERSION = 4
+_VERSION = 5
 """Of the form in which an index is written. Raise it with every change of that."""
 _LEAST = 64
 """So many segments at least: fewer are read nearly as fast without a snapshot."""
@@ -251,7 +252,8 @@ def _pack(parts: IndexParts) -> bytes:
         (one.line_id, one.key.user_id, one.key.thread_id, *astuple(one)[2:])
         for one in parts.table.lines
     ]
-    said = {"lines": lines, "terms": terms, "reader": parts.reader}
+    # By columns: a list a line would leave holes in the memory of who reads it.
+    said = {"columns": [*zip(*lines, strict=True)], "terms": terms, "reader": parts.reader}
     text = np.frombuffer(json.dumps(said).encode("utf-8", "surrogatepass"), dtype=np.uint8)
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, said=text, vectors=parts.vectors.copy(), **postings)
@@ -264,11 +266,12 @@ def _unpack(data: bytes) -> IndexParts | None:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             saved = dict(file)
         said = json.loads(saved["said"].tobytes().decode("utf-8", "surrogatepass"))
-        table = SegmentTable()
-        keys: dict[tuple[str | None, str], ThreadKey] = {}
+        table, columns = SegmentTable(), zip(*said["columns"], strict=True)
+        # What many lines have is one object.
+        make, share = cache(ThreadKey), cache(str)
         table.add_many(
-            DialogLine(line_id, keys.setdefault((user, thread), ThreadKey(user, thread)), *rest)
-            for line_id, user, thread, *rest in said["lines"]
+            DialogLine(one, make(user, thread), at, part, *(share(speaker), *rest, share(trust)))
+            for one, user, thread, at, part, speaker, *rest, trust in columns
         )
         lexical = LexicalIndex.load(said["terms"], saved)
         vectors = SegmentVectors()

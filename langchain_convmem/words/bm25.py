@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,7 +66,7 @@ class LexicalIndex:
         self._removed = GrowableArray(np.bool_)
         self._present = 0
         self._total_length = 0
-        self._kept: dict[str, tuple[int, Hashable, NDArray[Any]]] = {}
+        self._kept: dict[str, tuple[tuple[int, int], NDArray[Any]]] = {}
 
     def __len__(self) -> int:
         """Return how many documents were added, removed ones included."""
@@ -231,24 +231,19 @@ class LexicalIndex:
     def select_marked(self, mark: str) -> NDArray[np.bool_]:
         """Return which documents bear a mark of `speech.find_mark`, removed ones included.
 
-        Do not write: it is kept until a document is added.
+        Do not write: it is kept until a document is added or removed.
         """
-        return self.keep(f"={mark}", None, lambda: self._select_holding([f"={mark}"]))
+        return self.keep(f"={mark}", lambda: self._select_holding([f"={mark}"]))
 
-    def keep(self, name: str, how: Hashable, make: Callable[[], NDArray[_T]]) -> NDArray[_T]:
-        """Return a column that depends on the documents alone, removed ones included.
+    def keep(self, name: str, make: Callable[[], NDArray[_T]]) -> NDArray[_T]:
+        """Return a column of this name, which depends on the documents alone.
 
-        Do not write: it is kept until a document is added.
-
-        Args:
-            name: Of the column.
-            how: What else it depends on; of each name, the last one is kept.
-            make: Makes it.
+        Do not write: it is kept until a document is added or removed.
         """
-        known = self._kept.get(name)
-        if known is None or known[:2] != (len(self), how):
-            known = self._kept[name] = len(self), how, make()
-        return known[2]
+        size, known = (len(self), self._present), self._kept.get(name)
+        if known is None or known[0] != size:
+            known = self._kept[name] = size, make()
+        return known[1]
 
     def compute_rarities(self, terms: Iterable[str]) -> dict[str, float]:
         """Return how rare each term is that some document has: its inverse document frequency."""

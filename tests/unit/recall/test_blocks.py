@@ -56,6 +56,16 @@ def test_k_blocks_come_back_where_there_are_k_lines(log, say, embedder):
     assert [len(recall.recall(ANA, "four", k=k).blocks) for k in (1, 3, 12, 13)] == [1, 3, 12, 12]
 
 
+# Within a budget, which is the default, all of these lines share one block.
+@pytest.mark.parametrize(
+    ("settings", "blocks"), [({"k": 3}, 3), ({"k": 3, "max_tokens": 99}, 1), ({}, 1)]
+)
+def test_where_a_call_names_no_limit_the_settings_do(log, say, embedder, settings, blocks):
+    say(log, NAMES, speakers=("Ana",))
+    recall = LineRecall(log, embedder, RecallSettings(window=0, threshold=-1, **settings))
+    assert len(recall.recall(ANA, "four").blocks) == blocks
+
+
 def test_a_block_is_a_date_and_labelled_lines_and_of_a_long_one_what_fits(log, say, embedder):
     say(log, ["Hi!", "two\nlines ", f"heron {LONG}"])
     recall = LineRecall(log, embedder, RecallSettings(age_in_header=False))
