@@ -101,7 +101,12 @@ class Traffic:
         self.turns: Counter[str] = Counter()
         self.faults: list[str] = []
         self._client = httpx.AsyncClient(
-            base_url=address, headers={"origin": address}, timeout=60, follow_redirects=False
+            base_url=address,
+            headers={"origin": address},
+            timeout=60,
+            follow_redirects=False,
+            # Shorter than the server's, which else may close a connection as a request comes.
+            limits=httpx.Limits(keepalive_expiry=1),
         )
         self._apps = {
             name: host.app(memory, EchoModel(), recall_tokens=200) for name, host in HOSTS.items()

@@ -55,7 +55,8 @@ def test_costs_and_facts_of_all_that_summarise_stand_side_by_side(capsys):
     words = ["--turns", "60", "--facts", "6", "--sample", "5", "--style", "retelling"]
     _, report = run("long_chat.__main__", words, capsys)
     found = report["retelling"]
-    assert {"convmem", "middleware"} <= set(found["cost"]) <= {"convmem", "middleware", "langmem"}
+    told = {"convmem", "middleware", "deepagents"}
+    assert told <= set(found["cost"]) <= {*told, "langmem"}
     assert all(cost["calls"] >= 1 for cost in found["cost"].values())
     assert {one["asked"] for one in found["facts"].values()} == {6}
 
