@@ -17,7 +17,7 @@ class TestInMemoryLog(RecallRowsContract, MessageLogContract):
 
 
 class TestListLog(MessageLogContract):
-    """The log of the page "A log of your own"."""
+    """The log of the page "Your own log"."""
 
     def make_log(self, tmp_path):
         log = ListLog()
