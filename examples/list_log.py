@@ -1,6 +1,6 @@
 """A whole message log in memory, written with the kit `langchain_convmem.logs.base`.
 
-The page "A log of your own" says what its methods promise.
+The page "Your own log" says what its methods promise.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A message log in Redis, written with the kit `langchain_convmem.logs.base`.
 
-The page "A log of your own" walks through it. Its keys end with the ids of an owner, of a thread
+The page "Your own log" walks through it. Its keys end with the ids of an owner, of a thread
 and of a message, as JSON:
 
     owner      hash        generation, and `writes`, which every write changes: writers watch it
