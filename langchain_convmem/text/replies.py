@@ -10,13 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    ToolCallChunk,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
 from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
 
 from langchain_convmem.text.call_syntaxes import (
     ParsedCall,
@@ -132,9 +128,7 @@ class ReplyReader:
         call_id = _create_id() if call.id is None or call.id in self._ids else call.id
         self._ids.add(call_id)
         args = call.arguments or json.dumps(call.text, ensure_ascii=False)
-        return ToolCallChunk(
-            name=call.name, args=args, id=call_id, index=index, type="tool_call_chunk"
-        )
+        return tool_call_chunk(name=call.name, args=args, id=call_id, index=index)
 
 
 def read_reply(
@@ -230,7 +224,6 @@ class ReplyParser:
                 if is_end:
                     calls, data = split_bare_calls(data)
                     self._take(calls)
-                    self._may_be_bare = False
             at, mark = self._wanted.find(data, is_end=is_end)
             if isinstance(self.opened, ToolCallBlock):
                 self._body += data[:at]
@@ -242,17 +235,14 @@ class ReplyParser:
             data = self._meet(mark, data[at + len(mark) :])
 
     def finish(self) -> None:
-        """Take apart what was held back; what is open is closed."""
+        """Take apart what was held back; what is open ends here."""
         self.feed("", is_end=True)
-        if isinstance(self.opened, ToolCallBlock):
-            block, body = self.opened, self._body
-            self._enter(None)
-            if re.match(block.begins, body):
-                self._take((block.open_syntax or block.syntax)(body))
+        block = self.opened
+        if isinstance(block, ToolCallBlock):
+            if re.match(block.begins, self._body):
+                self._take((block.open_syntax or block.syntax)(self._body))
             else:
-                self.content.write(block.start + body)
-        for sink in self.channels.values():
-            sink.mark()
+                self.content.write(block.start + self._body)
         self.content.finish()
 
     def _meet(self, mark: str, rest: str) -> str:
@@ -267,7 +257,6 @@ class ReplyParser:
             self._take(calls)
             self._enter(None if block.end else block)
             return rest
-        self._sink.mark()
         self.content.mark()
         self._enter(None if block is not None else self._opens[mark])
         return rest
@@ -315,9 +304,8 @@ class TextSink:
 
     def finish(self) -> None:
         """Note that nothing follows."""
-        if not self._is_after_mark and self._line_ends:
+        if not self._is_after_mark:
             self._new.append("\n" * self._line_ends)
-        self._line_ends = 0
 
     def take(self) -> str:
         """Return what is new since the last time."""
@@ -337,7 +325,6 @@ class Delimiters:
     def __init__(self, texts: Collection[str]) -> None:
         """Prepare the search; none of the texts may be empty."""
         longest_first = sorted(texts, key=len, reverse=True)
-        self._longest = max(map(len, texts), default=0)
         self._whole = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         self._begun = {text[:end] for text in texts for end in range(1, len(text))}
 
@@ -354,8 +341,8 @@ class Delimiters:
         found = self._whole.search(data)
         place = len(data) if found is None else found.start()
         if not is_end:
-            tail = range(max(0, len(data) - self._longest + 1), len(data))
-            begun = next((start for start in tail if data[start:] in self._begun), len(data))
+            held = max(filter(data.endswith, self._begun), key=len, default="")
+            begun = len(data) - len(held)
             if begun <= place:
                 return begun, None
         return place, None if found is None else found.group()
@@ -412,7 +399,7 @@ class StopTexts:
         data = self._held + piece
         place, found = self._delimiters.find(data, is_end=is_end)
         self.found = found or ""
-        self._held = "" if found else data[place:]
+        self._held = data[place:]
         return data[:place]
 
     def finish(self) -> str:

@@ -136,6 +136,8 @@ SCHEMA = {
                 "zip": {"type": "string"},
                 "n": {"type": "integer"},
                 "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "code": {"type": ["string", "null"]},
+                "pin": {"anyOf": [{"type": "string"}, {"type": "null"}]},
                 "any": {},
             }
         },
@@ -144,13 +146,13 @@ SCHEMA = {
 
 
 def test_the_schema_of_a_tool_tells_texts_from_numbers_where_the_model_does_not():
-    passed = {"zip": "12345", "n": "3", "note": "null", "any": "7"}
+    passed = {"zip": "123", "n": "3", "note": "null", "code": "12", "pin": "45", "any": "7"}
     parameters = "".join(f"<parameter={key}>\n{one}\n</parameter>" for key, one in passed.items())
     text = f"<tool_call><function=f>{parameters}</function></tool_call>"
-    guessed = {"zip": 12345, "n": 3, "note": None, "any": 7}
+    guessed = {"zip": 123, "n": 3, "note": None, "code": 12, "pin": 45, "any": 7}
     assert called(read_reply(text, "hermes")) == [("f", guessed)]
-    told = called(read_reply(text, "hermes", tools=[SCHEMA]))
-    assert told == [("f", {**guessed, "zip": "12345"})]
+    told = called(read_reply(text, "hermes", tools=[{"name": "of another form"}, SCHEMA]))
+    assert told == [("f", {**guessed, "zip": "123", "code": "12", "pin": "45"})]
 
 
 @pytest.mark.parametrize(
@@ -209,6 +211,7 @@ BARE = '{"name": "f", "parameters": {}}'
     [
         ("hermes", "\n Hi \n\n", "\n Hi \n\n", None, []),
         ("hermes", "A <think>b</think>c\n<think>d</think>\ne <think>f", "A c\ne ", "bdf", []),
+        ("hermes", "\n\n<think>b</think>c\n\n", "c\n\n", "b", []),
         ("hermes", f"<think>{F}</think>", "", F, []),
         ("hermes", F.replace("{}", '{"a": "<think>"}'), "", None, [("f", {"a": "<think>"})]),
         ("hermes", F.replace("{}", '"{\\"a\\": 1}"'), "", None, [("f", {"a": 1})]),
@@ -221,6 +224,28 @@ def test_a_reply_is_taken_apart(name, text, content, thought, calls):
     message = read_reply(text, name)
     assert (message.content, called(message)) == (content, calls)
     assert message.additional_kwargs.get("reasoning_content") == thought
+
+
+def test_a_mark_that_opens_a_channel_in_the_prompt_is_no_part_of_the_thought():
+    thought = Channel("thought", "<think>#", "</think>")
+    form = ReplyFormat(name="mine", channels=(thought,), marks=("#",))
+    message = read_reply("R</think>Text", form, prompt_end="<think>#")
+    assert message.additional_kwargs == {"reasoning_content": "R"}
+
+
+def test_what_ends_a_thought_is_told_only_within_one():
+    channels = [Channel("a", "<a>", "</a>"), Channel("b", "<b>", "</b>", reasoning=False)]
+    reader = ReplyReader("hermes", channels=channels)
+    told = []
+    for text in ("Hi", "<a>R", "</a>", "<b>S", "</b>", "<tool_call>{"):
+        reader.feed(text)
+        told.append(reader.end_of_thought)
+    assert told == ["", "</a>", "", "", "", ""]
+
+
+def test_a_broken_call_can_be_read_in_every_script():
+    (call,) = read_reply("<tool_call>Zürich, 東京</tool_call>", "hermes").invalid_tool_calls
+    assert call["args"] == '"Zürich, 東京"'
 
 
 def test_a_prompt_that_ends_in_the_header_of_harmony_is_read_on_from_there():
