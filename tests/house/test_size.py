@@ -63,7 +63,7 @@ CEILINGS = {
 
 NOT_YET: dict[str, int] = {
     "room: turns": 4_796,
-    "package": 35_208,
+    "package": 35_195,
     "files of the package": 160,
 }
 """What is still above its ceiling, and what it may have until it is within."""
