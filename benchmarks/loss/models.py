@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -60,7 +62,9 @@ class ScriptedModel(InstantModel):
 
     reply: Callable[[Sequence[BaseMessage]], AIMessage] = answer
     during: Callable[[], object] = lambda: None
-    """Called in every call before it is answered; asynchronous ones wait in a thread."""
+    """Called in every synchronous call before it is answered."""
+    aduring: Callable[[], Awaitable[None]] = partial(asyncio.sleep, 0)
+    """Awaited in every asynchronous call before it is answered."""
     lingers_after: int | None = None
     """Streams pause after so many words, so that the reader can leave."""
     breaks_after: int | None = None
@@ -75,6 +79,16 @@ class ScriptedModel(InstantModel):
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         self.seen.append(messages)
         self.during()
+        return self._whole(messages, **kwargs)
+
+    async def _agenerate(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> ChatResult:
+        self.seen.append(messages)
+        await self.aduring()
+        return self._whole(messages, **kwargs)
+
+    def _whole(self, messages: list[BaseMessage], **kwargs: Any) -> ChatResult:
         reply = _in_form(self.reply(messages), **kwargs)
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
@@ -84,11 +98,25 @@ class ScriptedModel(InstantModel):
         self.seen.append(messages)
         self.during()
         for number, chunk in enumerate(self._chunks(self.reply(messages), **kwargs)):
-            if number == self.breaks_after:
-                raise ProviderError("the connection broke")
+            self._break_at(number)
             if number == self.lingers_after:
                 threading.Event().wait(GRACE_S)
             yield chunk
+
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        self.seen.append(messages)
+        await self.aduring()
+        for number, chunk in enumerate(self._chunks(self.reply(messages), **kwargs)):
+            self._break_at(number)
+            if number == self.lingers_after:
+                await asyncio.sleep(GRACE_S)
+            yield chunk
+
+    def _break_at(self, number: int) -> None:
+        if number == self.breaks_after:
+            raise ProviderError("the connection broke")
 
     def _chunks(self, reply: AIMessage, **kwargs: Any) -> list[ChatGenerationChunk]:
         """Return a reply as a provider streams it: words, its calls, and the mark of its end."""

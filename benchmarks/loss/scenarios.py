@@ -235,7 +235,9 @@ def _take_turns_in_tasks(system: System) -> Happened:
     _begin(system)
 
     async def run() -> None:
-        chat = system.chat(Setup(ScriptedModel(during=Together().wait)))
+        chat = system.chat(
+            Setup(ScriptedModel(aduring=partial(asyncio.to_thread, Together().wait)))
+        )
         await asyncio.gather(*(chat.aask(THREAD, _say(number)) for number in (2, 3)))
 
     system.arun(run)
