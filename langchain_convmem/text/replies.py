@@ -325,6 +325,7 @@ class Delimiters:
     def __init__(self, texts: Collection[str]) -> None:
         """Prepare the search; none of the texts may be empty."""
         longest_first = sorted(texts, key=len, reverse=True)
+        self._longest = max(map(len, texts), default=0)
         self._whole = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         self._begun = {text[:end] for text in texts for end in range(1, len(text))}
 
@@ -341,8 +342,8 @@ class Delimiters:
         found = self._whole.search(data)
         place = len(data) if found is None else found.start()
         if not is_end:
-            held = max(filter(data.endswith, self._begun), key=len, default="")
-            begun = len(data) - len(held)
+            tail = range(max(0, len(data) - self._longest + 1), len(data))
+            begun = next((start for start in tail if data[start:] in self._begun), len(data))
             if begun <= place:
                 return begun, None
         return place, None if found is None else found.group()
