@@ -1,8 +1,6 @@
-from pathlib import Path
-
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def _from_the_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+def _from_the_root(from_the_root):
+    return from_the_root

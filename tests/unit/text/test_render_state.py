@@ -1,5 +1,4 @@
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -146,8 +145,7 @@ def test_a_template_that_hides_the_message_cannot_let_it_go_on(source):
 
 
 @pytest.fixture
-def check_template(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+def check_template(from_the_root):
     from tests.fuzz.chat_templates import check_template
 
     return check_template

@@ -308,8 +308,7 @@ WRITES = {
 
 
 @pytest.fixture
-def read_back(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+def read_back(from_the_root):
     from tests.fuzz.reply_formats import read_back
 
     return read_back
