@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cache, partial, wraps
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from langchain_convmem.forks import make_lock
 
@@ -57,16 +57,15 @@ def to_async(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
 
 HOPS_AT_ONCE = 10
-"""So many hops of an event loop run at once, as many as a pool of PostgreSQL has connections."""
+"""How many hops of an event loop run at once: as many as a pool of PostgreSQL has connections."""
 _LOCAL = threading.local()
 
 
 def _get_slots(loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
-    """Return the line of a loop's hops; a loop runs in one thread at a time."""
+    """Return the semaphore at which a loop's hops wait; a loop runs in one thread at a time."""
     if getattr(_LOCAL, "loop", None) is not loop:
         _LOCAL.loop, _LOCAL.slots = loop, asyncio.Semaphore(HOPS_AT_ONCE)
-    slots: asyncio.Semaphore = _LOCAL.slots
-    return slots
+    return cast("asyncio.Semaphore", _LOCAL.slots)
 
 
 _MOST_THREADS = 1_000

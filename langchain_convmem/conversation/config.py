@@ -57,8 +57,9 @@ class ConversationConfig(BaseModel):
         stop: Texts that end a reply of a text engine, besides those of template and format.
         prefill_preface: Let a text engine read the preface when the conversation is created.
         thinking: Sets `enable_thinking` in the extra context; None leaves it to the template.
-        thinking_tokens: The most tokens of a reply of a text engine while it thinks: then its
-            thoughts are closed, and it goes on. None is no limit.
+        thinking_tokens: How many tokens a text engine may think. At the limit its thoughts are
+            closed, and it goes on with the reply. Needs a session that reports `finish_reason`.
+            None is no limit.
         auto_tools: Call tools and go on until the model replies without calls. Otherwise a reply
             with calls is returned, and their results are sent by the caller.
         max_tool_rounds: How often tools are called within one turn; to tell the model that its

@@ -56,6 +56,7 @@ class ExtractiveSummarizer:
         found = _list_candidates(request)
         room, chosen, known = request.max_tokens, set[int](), set[str]()
         while (number := _find_best(found, chosen, known, room)) is not None:
+            # What is worth no more than its own words comes last.
             if found[number].text in found[number].worth and room <= request.max_tokens // 2:
                 break
             chosen.add(number)

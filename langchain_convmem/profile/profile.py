@@ -569,8 +569,8 @@ def select_items(
 ) -> list[ProfileItem]:
     """Return the items for a model that fit, best first.
 
-    Pinned items lead, then standing instructions, the newest item of health behind the first; the
-    other kinds take turns, in the order of `KINDS`, each with its newest item first.
+    Pinned items lead, then standing instructions. The newest item about health comes second at the
+    latest. The other kinds take turns, in the order of `KINDS`, each with its newest item first.
 
     Args:
         profile: Whose.

@@ -1,6 +1,6 @@
 """What reads text and goes on with it: sessions of a model that knows nothing of messages.
 
-First what any of them promises, then what our own engines have in common. Who derives a class from
+First what any of them promises, then what our own engines have in common. A class that derives from
 `ModelSession` or `TextEngine` inherits what it does not define.
 
 Optional abilities are protocols of their own, asked for once with `isinstance`.
@@ -37,7 +37,7 @@ Part: TypeAlias = str | Media
 class ModelSession(Protocol):
     """The running state of a model: all that it has read and written.
 
-    One of your own derives from this class and has `prefill`, `decode` and `reset`; their
+    To write your own, derive from this class and define `prefill`, `decode` and `reset`. Their
     asynchronous forms call them in a thread.
 
     One caller at a time. It applies no template of its own, and adds no text of its own. After an
@@ -145,7 +145,7 @@ class TokenNamingEngine(Protocol):
 class TextEngine(Protocol):
     """A model that hands out sessions. Thread-safe; the sessions are not.
 
-    One of your own derives from this class and has `create_session`.
+    To write your own, derive from this class and define `create_session`.
     """
 
     template: ChatTemplate | None = None
