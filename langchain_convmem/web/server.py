@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -189,7 +190,7 @@ class WebChat:
         self.chains = {n: memory.wrap(one, record_recall=True) for n, one in models.items()}
         self.replies = LiveReplies(memory, self.chains)
         self.imports = ImportJobs(memory)
-        self._warm: set[str] = set()
+        self._load_once = cache(self._load_ahead)
 
     async def aclose(self) -> None:
         """Stop what is under way, and wait until it is stored."""
@@ -274,7 +275,7 @@ class WebChat:
         page = await self.reader.read_page(place.key, window=window, at=at, info=info)
         rows, total = await self.reader.list_threads(place.user_id, infos=infos)
         settings = await self.reader.read_settings(place.key)
-        self._load_ahead(place.user_id)
+        self._load_once(place.user_id)
         return self._render(
             request,
             "chat.html",
@@ -307,10 +308,9 @@ class WebChat:
         )
 
     def _load_ahead(self, user_id: str) -> None:
-        """Let a user's lines be loaded while the person reads and types; once for a server."""
-        if user_id not in self._warm:
-            self._warm.add(user_id)
-            self.replies.run_aside(self.memory.arefresh(user_id=user_id))
+        """Load a user's lines and profile while the person reads and types."""
+        for load in (self.memory.arefresh, self.memory.aprofile):
+            self.replies.run_aside(load(user_id=user_id))
 
     async def show_threads(self, request: Request) -> Response:
         """Show a user's threads, for a page that is open already."""

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from web_client import COUNTING, open_client, read_events, say, show
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.web.access import Access
 from langchain_convmem.web.live import LiveReply
 
@@ -52,6 +53,25 @@ def test_a_reply_comes_word_by_word_and_is_stored(client, memory):
     assert [name for name, _ in events][-1] == "done"
     said = "".join(data["text"] for name, data in events if name == "text")
     assert texts(memory, "t1") == [("user", PARKED), ("assistant", said)]
+
+
+class NotingMemory(ConversationMemory):
+    def refresh(self, **options):
+        self.loaded.append("lines")
+        return super().refresh(**options)
+
+    def profile(self, *args, **options):
+        self.loaded.append("profile")
+        return super().profile(*args, **options)
+
+
+def test_what_the_first_turn_needs_is_loaded_once_when_a_page_opens():
+    with NotingMemory.open(":memory:") as memory:
+        memory.loaded = []
+        with open_client(memory) as client:
+            for thread in ("t1", "t2"):
+                show(client, "/chat", thread=thread)
+        assert sorted(memory.loaded) == ["lines", "profile"]
 
 
 def test_an_empty_message_and_one_that_is_too_long_are_refused_with_a_sentence(client, memory):
