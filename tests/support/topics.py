@@ -37,4 +37,5 @@ def memory_of_topics(*, buffer_size=0):
     )
     for thread_id, text in (("one", BOAT), ("two", DOG)):
         memory.add_messages([HumanMessage(text)], user_id="ana", thread_id=thread_id)
+    memory.refresh(user_id="ana")
     return memory

@@ -82,6 +82,7 @@ def asking():
     rewriter = ScriptedChatModel(replies=["hidden words of a rewriter"])
     with ConversationMemory(InMemoryLog(), embeddings=AskingEmbeddings(rewriter)) as memory:
         memory.add_messages([HumanMessage("My bicycle is red.")], thread_id="old", user_id="ana")
+        memory.refresh(user_id="ana")
         yield memory
 
 
