@@ -177,11 +177,8 @@ class MemoryThread:
         if not self.is_plain:
             return list(map(build_message, shown))
         # Templates may know roles that no class of LangChain has.
-        messages = [copy_detached(one.message) for one in shown if one.message is not None]
-        return [
-            message.model_copy(update={"id": entry.message_id})
-            for message, entry in zip(messages, shown, strict=True)
-        ]
+        kept = [(one.message, one.message_id) for one in shown if one.message is not None]
+        return [copy_detached(message, id=name) for message, name in kept]
 
     def undo(self, turns: int) -> list[BaseMessage]:
         """Take back the last exchanges; see `ConversationHistory.undo`."""

@@ -53,9 +53,9 @@ _POSITION_BITS = 32
 _LAST_POSITION = (1 << _POSITION_BITS) - 1
 _AT_ONCE = 500
 """Bound values of one statement."""
-_REMEMBERED = 4096
+_REMEMBERED = 8192
 """So many entries, and none of a larger body than this."""
-_REMEMBERED_BYTES = 20_000
+_REMEMBERED_BYTES = 10_000
 
 _COLUMNS = "thread, place, id, turn, role, body, metadata, signature"
 _NUMBER = "(SELECT owner FROM owners WHERE name = ?)"

@@ -226,7 +226,8 @@ def build_message(entry: Entry) -> BaseMessage:
 
     Nothing in it is shared with the entry.
     """
-    message = copy_detached(entry.message or HumanMessage("\n".join(entry.contents)))
+    said: BaseMessage = entry.message or HumanMessage("\n".join(entry.contents))
+    message = copy_detached(said, id=entry.message_id)
     plain = _PLAIN.get(entry.role)
     if plain is not None and not isinstance(message, plain):
         role = getattr(message, "role", "user")
@@ -234,7 +235,6 @@ def build_message(entry: Entry) -> BaseMessage:
         message = change_class(message, plain, **more)
         if entry.role == "user" and role.lower() not in ("user", "human"):
             message.name = message.name or role  # one that no model knows says who speaks
-    message.id = entry.message_id
     return message
 
 
@@ -248,8 +248,8 @@ def is_plain_text(message: BaseMessage) -> bool:
         and "output_version" not in message.response_metadata
         and (content.isascii() or clean_text(content) == content)
         and not (content.isspace() or not content)
-        and not getattr(message, "tool_calls", None)
-        and not getattr(message, "invalid_tool_calls", None)
+        and not (isinstance(message, AIMessage) and message.tool_calls)
+        and not (isinstance(message, AIMessage) and message.invalid_tool_calls)
     )
 
 
@@ -258,21 +258,25 @@ def is_blank_message(message: BaseMessage) -> bool:
     return not message.content and not getattr(message, "tool_calls", None)
 
 
-def copy_detached(message: M, shared: Collection[str] = ()) -> M:
-    """Return a message that shares nothing with another but the fields named in `shared`."""
-    # What `model_copy` does, in a third of the time.
+def copy_detached(message: M, shared: Collection[str] = (), **update: Any) -> M:
+    """Return a message that shares nothing with another but the fields named in `shared`.
+
+    Args:
+        message: The other one.
+        shared: Names of fields whose values are not copied.
+        update: Fields that differ, as for `model_copy`.
+    """
+    # What `model_copy(deep=True)` does, in a tenth of the time.
+    fields = {
+        name: value if type(value) in _UNSHAREABLE or name in shared else _copy_value(value)
+        for name, value in message.__dict__.items()
+    }
     twin = object.__new__(type(message))
-    for slot in _SLOTS:
-        _set_slot(twin, slot, copy.copy(getattr(message, slot)))
-    for fields in (twin.__dict__, twin.__pydantic_extra__ or {}):
-        for name, value in fields.items():
-            if type(value) not in _UNSHAREABLE and name not in shared:
-                fields[name] = _copy_value(value)
+    object.__setattr__(twin, "__dict__", {**fields, **update})
+    object.__setattr__(twin, "__pydantic_extra__", _copy_value(message.__pydantic_extra__))
+    object.__setattr__(twin, "__pydantic_fields_set__", message.model_fields_set | update.keys())
+    object.__setattr__(twin, "__pydantic_private__", copy.copy(message.__pydantic_private__))
     return twin
-
-
-_SLOTS = ("__dict__", "__pydantic_extra__", "__pydantic_fields_set__", "__pydantic_private__")
-_set_slot = object.__setattr__
 
 
 def _copy_value(value: Any) -> Any:

@@ -62,8 +62,8 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: turns": 4_796,
-    "package": 35_195,
+    "room: turns": 4_793,
+    "package": 35_192,
     "files of the package": 160,
 }
 """What is still above its ceiling, and what it may have until it is within."""
