@@ -323,13 +323,13 @@ def _find_asked(view: Context, own: Sequence[Entry]) -> int | None:
     said = {entry.message_id: entry for entry in own if entry.role == "user"}
     if not said:
         return None
-    asked = None
-    for number, one in enumerate(view.messages):
-        is_said = isinstance(one, HumanMessage)
-        if is_said and one.additional_kwargs.get("source") != SUMMARY_SOURCE:
-            asked = number
-            if one.id in said:
-                break
+    spoken = [
+        number
+        for number, one in enumerate(view.messages)
+        if isinstance(one, HumanMessage) and one.additional_kwargs.get("source") != SUMMARY_SOURCE
+    ]
+    last = spoken[-1] if spoken else None
+    asked = next((number for number in spoken if view.messages[number].id in said), last)
     message = next(iter(said.values())).message
     if asked is not None and len(said) == 1 and isinstance(message, HumanMessage):
         shown = view.messages[asked]
