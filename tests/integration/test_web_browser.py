@@ -154,7 +154,7 @@ def test_the_panel_shows_what_was_recalled_and_leads_to_the_place(chat):
         page.keyboard.press("Alt+m")
         panel = page.locator("#panel")
         panel.locator(".block").first.wait_for()
-        assert page.locator("#panel-title").inner_text() == "What this reply remembered"
+        assert page.locator("#panel-title").inner_text() == "What this reply recalled"
         assert panel.locator("mark").first.inner_text() == "parked"
         assert re.search(r"relevance -?\d+\.\d\d", panel.inner_text())
         assert "Tokens" in panel.inner_text()

@@ -170,7 +170,7 @@ SECTIONS = {
             differs={"conversation": _TAKEN_BACK},
         ),
         "after a broken stream": Promise(
-            "The next turn sees the partial reply; a retry with the same id does not and replaces it",
+            "The next turn sees the partial reply; a retry by id does not and replaces it",
             meaningless={"conversation": _TAKEN_BACK},
         ),
         "broken again": Promise(
