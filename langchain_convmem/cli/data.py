@@ -442,7 +442,7 @@ def forget(
     with open_memory(db) as memory:
         info = None if thread is None else find_thread(memory.log, user, thread)
         threads = format_count(len(memory.threads(user_id=user)), "thread")
-        scope = f"everything from user {user!r}, {threads}"
+        scope = f"all threads of user {user!r} ({threads})"
         if info is not None:
             name = info.title or info.key.thread_id
             scope = f"thread {name!r} of user {user!r}, {_count_entries(info.entries)}"
