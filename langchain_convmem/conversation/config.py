@@ -21,12 +21,13 @@ _FROZEN = ConfigDict(
 
 
 class Preface(BaseModel):
-    """What the model knows before the first message.
+    """What the model gets before the first message.
 
     Attributes:
-        messages: Instructions, examples, an earlier conversation; whatever `send_message` takes.
-        tools: What the model may call: functions, `BaseTool`, pydantic classes or schemas.
-        extra_context: What the chat template reads besides, such as `enable_thinking`.
+        messages: Instructions, examples or an earlier conversation, in any form that `send_message`
+            accepts.
+        tools: Tools for the model: functions, `BaseTool`, pydantic classes or schemas.
+        extra_context: Other variables of the chat template, such as `enable_thinking`.
     """
 
     model_config = _FROZEN

@@ -22,7 +22,7 @@ MODEL_NAME = "convmem-offline (quotes its context; not a language model)"
 
 
 class OfflineChatModel(BaseChatModel):
-    """Answers by quoting, word for word, what its context holds that fits the question best.
+    """Answers by quoting, word for word, what matches the question best in its context.
 
     Not a language model: it has no weights, knows nothing, opens no connection, and says so when
     asked. Lines inside a `<recalled>` fence, earlier messages, summaries and tool results can be
