@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SEARCH = (
     "Look up what was said in this conversation and in earlier ones. "
-    "Returns the lines that fit best, word for word, with speaker and date."
+    "Returns the most relevant lines, word for word, with speaker and date."
 )
 _LATEST = 256
 """So many of a thread's latest entries are looked through for the turn under way."""
@@ -32,7 +32,7 @@ class _Question(BaseModel):
 
     query: str = Field(
         description="What to look for, in the words that were probably used. "
-        "Of more than 8,000 characters the first and the last 4,000 are read."
+        "If it has more than 8,000 characters, only the first and last 4,000 are read."
     )
 
 
@@ -96,7 +96,7 @@ def create_search_tool(
         )
         has_buffer = asking is not None and bool(engine.settings.buffer_size)
         blocks, by_time = select_visible(found, has_buffer=has_buffer)
-        shown = fence_blocks(blocks, by_time=by_time) or "Nothing that fits was said before."
+        shown = fence_blocks(blocks, by_time=by_time) or "No earlier lines are relevant."
         return shown, [{"text": block.text, **to_document(block).metadata} for block in blocks]
 
     return StructuredTool.from_function(
