@@ -168,7 +168,7 @@ def test_a_message_is_forgotten_for_good_after_it_was_said_so(chat, folder):
         say(page, "My number is 4711.")
         page.locator(".message.user").hover()
         page.locator(".message.user").get_by_role("button", name="Forget").click()
-        wait_for_text(page, "dialog", "It cannot be undone.")
+        wait_for_text(page, "dialog", "This cannot be undone.")
         page.get_by_role("button", name="Keep it").click()
         assert own_texts(page) == ["My number is 4711."]
         page.locator(".message.user").hover()
