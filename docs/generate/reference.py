@@ -77,7 +77,7 @@ TOPICS = (
     ),
     Topic(
         "Conversations",
-        "A conversation with a model as one object. [How to use it](../../how_to/conversation.md).",
+        "A conversation with a model, as one object. [How to use it](../../how_to/conversation.md).",
         ("conversation",),
     ),
     Topic(

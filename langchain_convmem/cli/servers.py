@@ -85,7 +85,7 @@ _STOP_AFTER_S = 3
     "--allow-host",
     metavar="NAME",
     multiple=True,
-    help="A host name that browsers may use; repeatable.",
+    help="A host name that browsers may use; may be repeated.",
 )
 @click.option("--no-summaries", is_flag=True, help="Never summarise long conversations.")
 def serve_web(
