@@ -35,7 +35,7 @@ model: BaseChatModel = OfflineChatModel()  # your model goes here
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Open the memory when a worker has started, never in the process that starts the workers."""
+    """Open the memory in each worker, never in the process that starts the workers."""
     async with ConversationMemory.open(os.environ.get("CONVMEM_LOG", "memory.db")) as memory:
         app.state.memory = memory
         app.state.chain = memory.wrap(model)
@@ -51,7 +51,7 @@ app.add_middleware(SessionMiddleware, secret_key=os.environ["SESSION_SECRET"], s
 
 
 def current_user(request: Request) -> str:
-    """Return the user whom the session names. What a request says of users counts for nothing."""
+    """Return the signed-in user. User ids anywhere else in the request are ignored."""
     user_id = request.session.get("user_id")
     if user_id is None:
         raise HTTPException(401, "sign in first")
@@ -78,7 +78,7 @@ Text = Annotated[str, StringConstraints(pattern=r"\S", max_length=20_000)]
 
 
 class Said(BaseModel):
-    """What the user says. The browser makes up the id: a request sent twice is one turn."""
+    """A user's message. The browser chooses the id, so a request sent twice is one turn."""
 
     id: Id
     text: Text
@@ -99,7 +99,7 @@ class Chat(BaseModel):
 
 
 def config_for(user_id: str, thread_id: str) -> dict[str, Any]:
-    """Return what a call of the chain needs to know."""
+    """Return the config for a call of the chain."""
     return {"configurable": {"user_id": user_id, "thread_id": thread_id}}
 
 
@@ -108,7 +108,7 @@ def config_for(user_id: str, thread_id: str) -> dict[str, Any]:
 
 @app.post("/login", status_code=204)
 def login(request: Request, name: Id) -> None:
-    """Stand for your own sign-in: it puts the user into the session."""
+    """Stand in for your own sign-in, which puts the user into the session."""
     request.session["user_id"] = name
 
 
@@ -140,7 +140,7 @@ async def stream(thread_id: Id, said: Said, user_id: User, chain: Chain) -> Stre
 
 @app.post("/threads/{thread_id}/chat")
 async def chat(thread_id: Id, chat: Chat, user_id: User, chain: Chain) -> StreamingResponse:
-    """Answer a browser that sends all it shows; only what is new is stored."""
+    """Answer a browser that sends the whole chat; only new messages are stored."""
     messages = [line.model_dump() for line in chat.messages]
     return event_stream(chain, {"messages": messages}, config_for(user_id, thread_id))
 
@@ -214,5 +214,5 @@ def profile(user_id: User, memory: Memory) -> list[str]:
 
 @app.delete("/me")
 def forget_me(user_id: User, memory: Memory) -> dict[str, int]:
-    """Erase all that the user ever said, in every thread, for good."""
+    """Permanently erase everything the user said, in every thread."""
     return {"entries": memory.forget(user_id=user_id).entries}

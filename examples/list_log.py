@@ -51,12 +51,12 @@ class ListLog(kit.StoredLog):
         self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
         """Append entries, all or none; see `MessageLog.append`."""
-        del durable  # what is in memory is as durable as its process
+        del durable  # memory lasts only as long as its process
         batch = kit.encode_drafts(drafts)
         with self.lock:
             stored = [row for _, row in self.read(key)]
             plan = kit.plan_append(batch, stored, first_position=self.last_position + 1)
-            # Only the text is kept: the messages themselves are the caller's.
+            # Only the encoded text is kept: the message objects belong to the caller.
             self.rows += [(key, replace(row, decoded=None)) for row in plan.added]
             self.last_position += len(plan.added)
         return plan.build_entries(key)

@@ -13,7 +13,7 @@ from langchain_core.exceptions import LangChainException
 
 
 class ConvMemError(LangChainException):
-    """Base of every error raised by langchain_convmem."""
+    """The base class of all errors of langchain_convmem."""
 
     is_retryable: ClassVar[bool] = False
     """Whether the same call may succeed later without any change by the caller."""
@@ -27,10 +27,10 @@ class ConvMemError(LangChainException):
 
 
 class ConfigError(ConvMemError, ValueError):
-    """A setting or an argument is missing, unknown, contradicts another, or asks for too much.
+    """A setting or an argument is missing, unknown, contradictory or unsupported.
 
-    Too much is what the model, its session or its template cannot do, or what lines that were
-    embedded by another model do not allow.
+    For example, the model, its session or its template does not support it, or the lines were
+    embedded with another model.
     """
 
 
@@ -58,7 +58,7 @@ class InvalidMessageError(ConvMemError, ValueError):
 
 
 class ImportFormatError(ConvMemError, ValueError):
-    """A file to import is not what its format promises; nothing was written.
+    """A file to import does not follow its format; nothing was written.
 
     Attributes:
         path: The file.
@@ -86,10 +86,10 @@ class PromptSyntaxError(ConvMemError, ValueError):
 
 
 class ChatTemplateError(ConvMemError, ValueError):
-    """A chat template is not valid, or does not take what it was given.
+    """A chat template is invalid or rejects its input.
 
     Attributes:
-        reason: The template's own words.
+        reason: The template's own message.
         kind: Name of the exception that the template raised, or of ours.
         line: Line of the template, from 1; 0 if it is not known.
     """
@@ -100,10 +100,10 @@ class ChatTemplateError(ConvMemError, ValueError):
 
 
 class BudgetError(ConvMemError, ValueError):
-    """Something that must not be cut has no room, or the model had none left for its reply.
+    """The budget is too small for text that must not be cut, or for the model's reply.
 
     Attributes:
-        needed: Tokens, where both numbers are known.
+        needed: Tokens, if both numbers are known.
         available: Tokens.
         text: What the model had written.
     """
@@ -114,7 +114,7 @@ class BudgetError(ConvMemError, ValueError):
 
 
 class StaleWindowError(ConvMemError, ValueError):
-    """A summary was made of something that its thread no longer says; nothing was written.
+    """The thread changed while a summary was written; nothing was stored.
 
     Take a new window and summarise that.
 
@@ -126,17 +126,17 @@ class StaleWindowError(ConvMemError, ValueError):
 
 
 class SummaryError(ConvMemError, RuntimeError):
-    """No summary came about; the conversation stands as it was, and is tried again later.
+    """No summary was written; the thread is unchanged, and the memory tries again later.
 
     Attributes:
-        is_outage: Whether the summariser could not be asked at all.
+        is_outage: Whether the summarizer could not be called at all.
     """
 
     is_outage: bool = False
 
 
 class ThreadBusyError(ConvMemError, RuntimeError):
-    """Another turn holds the thread or conversation; waiting for it cannot or did not help.
+    """Another turn is using the thread or conversation, and waiting did not or cannot help.
 
     Attributes:
         thread_id: The thread, if it is known.
@@ -146,12 +146,11 @@ class ThreadBusyError(ConvMemError, RuntimeError):
 
 
 class ConversationError(ConvMemError, RuntimeError):
-    """A turn of a conversation did not come about; the conversation is as it was before.
+    """A turn of a conversation failed; the conversation is unchanged.
 
     Attributes:
-        text: The reply as the model wrote it, where it cannot be read.
-        rounds: How often tools were called, if the model went on calling them; what they did
-            stands.
+        text: The reply as the model wrote it, if it cannot be parsed.
+        rounds: How often tools were called, if the model kept calling them; their effects remain.
     """
 
     text: str = ""
@@ -159,22 +158,22 @@ class ConversationError(ConvMemError, RuntimeError):
 
 
 class TurnCancelledError(ConversationError):
-    """The turn was cancelled, by somebody or since it took longer than allowed."""
+    """The turn was cancelled or exceeded its timeout."""
 
 
 class LineStoreError(ConvMemError, ConnectionError):
-    """A vector store, or its embedder, failed; the same call may succeed later."""
+    """A vector store or its embedder failed; the same call may succeed later."""
 
     is_retryable: ClassVar[bool] = True
 
 
 class LogError(ConvMemError, RuntimeError):
-    """A message log failed, cannot be written, or cannot read back what it stored.
+    """A message log failed, or cannot be written or read.
 
     Attributes:
-        thread_id: The thread; empty when no single one is concerned.
-        position: Of the entry that cannot be read back; 0 if it is no entry.
-        text: What the model replied, where a turn could not be stored.
+        thread_id: The thread; empty if the error concerns no single one.
+        position: The position of the entry that cannot be read; 0 if it is not an entry.
+        text: The model's reply, if a turn could not be stored.
     """
 
     thread_id: str = ""

@@ -70,7 +70,7 @@ _SHORTCUTS = {
 
 
 class MessageLog(ABC):
-    """An append-only log of entries, by thread, with small documents beside each thread.
+    """An append-only log of entries, by thread, with small documents for each thread.
 
     Every method is safe to call from several threads and processes at once. The `a...` form of each
     runs it in a thread of the log's own and keeps its promises; a cancelled call that has begun is

@@ -28,7 +28,7 @@ LONGEST_ID = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose lines are searched together: a user, or a thread that belongs to no user.
+    """A user or an anonymous thread; the lines of one owner are searched together.
 
     Exactly one of both is set; a thread without a user is never shared with another one.
     """
@@ -50,9 +50,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class ThreadKey:
-    """The identity of a thread: always the pair, so equal names of two users never meet.
+    """Identifies a thread by user and thread id, so that equal thread ids of two users never clash.
 
-    Both are text; a UUID or a whole number becomes its text.
+    Both are strings; UUIDs and integers are converted.
     """
 
     user_id: str | None
@@ -66,7 +66,7 @@ class ThreadKey:
 
     @property
     def owner(self) -> Owner:
-        """Who owns the thread's lines."""
+        """The owner of the thread's lines."""
         if self.user_id is None:
             return Owner(thread_id=self.thread_id)
         return Owner(user_id=self.user_id)
@@ -115,14 +115,14 @@ TIMINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What is known about an entry beside its message.
+    """Data about an entry in addition to its message.
 
     Attributes:
         attributes: Marks in order of arrival, repeats allowed (`fake`, `merged`, `interrupted`).
         timing: Milliseconds since the epoch by name: one of `TIMINGS`, or an
             application's own, which begins with `x_` or `app.`.
-        summary_ids: For a summary: the previous summary's id, then the covered ids in order.
-        aux: Plain values by key, free for the application.
+        summary_ids: For a summary, the previous summary's id, then the covered ids in order.
+        aux: Plain values by key, for the application to use.
     """
 
     attributes: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ class Cover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What a caller asks a log to append; the log adds id and position."""
+    """An entry to append; the log adds its id and position."""
 
     role: Role
     message: BaseMessage | None = None
@@ -183,7 +183,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One append to a log.
+    """One record in a log.
 
     Attributes:
         id: ULID text, unique in the log.
@@ -195,11 +195,11 @@ class Entry:
         contents: The message's text pieces: its dialog lines.
         metadata: See `Metadata`.
         control: Set for control entries only.
-        cover: Set for summaries, and for the control entry that takes one back.
-        checksum: 20 hexadecimal digits that stand for the entry as it was written; metadata that
-            is added later does not change it. Empty where the log keeps no checksums.
-        damage: What is wrong with the entry, in a few words; empty for a sound one. A damaged
-            entry shows nothing of what it held: it is a control entry that retracts nothing.
+        cover: Set for summaries, and for the control entry that undoes one.
+        checksum: 20 hexadecimal digits computed from the entry as it was written; metadata added
+            later does not change it. Empty if the log has no checksums.
+        damage: What is wrong with the entry, in a few words; empty for an intact one. A damaged
+            entry shows none of its content: it is a control entry that retracts nothing.
     """
 
     id: str
@@ -229,23 +229,23 @@ Trust: TypeAlias = Literal["user", "model", "tool", "import", "outside"]
 
 @dataclass(frozen=True, slots=True)
 class DialogLine:
-    """One string of an entry's contents, as recall sees it.
+    """A line of dialogue: one text of an entry, as recall searches it.
 
     Attributes:
         line_id: The message's id; further lines of the same message are `id#2`, `id#3`, ...
         key: The thread.
         position: Position of its entry.
-        part: Which of the entry's lines, from 0.
-        speaker: The message's name as one line, else `User` or `Assistant`.
+        part: Number of the line within its entry, from 0.
+        speaker: The message's name as one line, or else `User` or `Assistant`.
         text: Verbatim.
         time_ms: When it was said, milliseconds since the epoch.
         session: Label of the session it belongs to, if the message names one.
         role: Role of its entry.
         entry_id: Id of its entry.
-        tags: What else the message is marked with: the scalars of its `additional_kwargs`. Treat
-            it as read-only.
-        trust: Who answers for it: the user or the model who said it here; "import" for what a file
-            brought; "tool" and "outside" for what the application marks as quoted from there.
+        tags: Other marks of the message: the scalars in its `additional_kwargs`. Treat it as
+            read-only.
+        trust: Where it comes from: the user or the model in this memory, "import" for files, or
+            "tool" and "outside" for text that the application marks as quoted from there.
     """
 
     line_id: str
@@ -326,7 +326,7 @@ class LineChanges:
 
 @dataclass(frozen=True, slots=True)
 class StateDocument:
-    """A small JSON document beside a thread.
+    """A small JSON document stored with a thread.
 
     Attributes:
         value: Plain JSON.
@@ -343,12 +343,12 @@ class ThreadInfo:
 
     Attributes:
         key: The thread.
-        entries: How many entries the log holds, control entries included.
+        entries: Number of entries in the log, control entries included.
         first_ms: Creation of its first entry, milliseconds since the epoch.
         last_ms: Creation of its last entry.
-        title: What people call it; empty if nobody gave it one. Logs leave it empty, and
-            `ConversationMemory.threads` fills it in, and the next one as well.
-        archived: Whether somebody put it away: it is kept and searched, and lists may leave it out.
+        title: Its title; empty if it has none. Logs leave this field and the next one empty;
+            `ConversationMemory.threads` fills them in.
+        archived: Whether it is archived: it is kept and searched, but lists may leave it out.
     """
 
     key: ThreadKey
@@ -361,11 +361,11 @@ class ThreadInfo:
 
 @dataclass(frozen=True, slots=True)
 class ForgetReceipt:
-    """What `forget` erased: counts only, since a receipt must not keep what it attests.
+    """What `forget` erased, as counts only, so that nothing erased survives here.
 
     Attributes:
         entries: Log entries.
-        threads: Threads that are gone whole.
+        threads: Threads that were erased completely.
         segments: Derived index rows (terms and vectors).
         documents: State documents (buffers, cursors, leases).
         at_ms: When, milliseconds since the epoch.

@@ -99,15 +99,15 @@ def _list_long_chat(one: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the rows of a system; those that nobody summarises for have no cost."""
     cost = one["cost"].get(name, {"per_token": "-"})
     return {
-        "facts told when asked for, of 200": one["facts"][name]["told"],
-        "facts told wrongly": one["missaid"].get(name, "-"),
+        "facts found when asked for, of 200": one["facts"][name]["told"],
+        "facts stated wrongly": one["missaid"].get(name, "-"),
         "tokens of the largest context": f"{one['tokens'][name]['most']:,}",
         "summarizer's tokens per token of chat": cost["per_token"],
     }
 
 
 def _write_runs(results: dict[str, Any]) -> Iterator[str]:
-    yield "| benchmark | command | figures of | date |"
+    yield "| benchmark | command | commit | date |"
     yield "| --- | --- | --- | --- |"
     for name, part in results.items():
         if "commit" in part:

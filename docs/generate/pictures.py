@@ -75,13 +75,13 @@ def draw_log_and_views() -> Drawing:
     picture.text(
         30,
         368,
-        "A summary covers turns and deletes none of them; taking it back shows them again.",
+        "A summary covers turns and deletes none of them; undoing it shows them again.",
         kind="small",
     )
     picture.text(
         30,
         391,
-        "Only forget erases. Every index is a cache, and can be made again from the log.",
+        "Only forget erases. Every index is a cache and can be rebuilt from the log.",
         kind="small",
     )
     return picture
@@ -92,7 +92,7 @@ def draw_turn() -> Drawing:
     picture = Drawing(
         900, 560, "A turn, step by step",
         "The question is stored before the model is called; lines are recalled; the model answers; the "
-        "reply is stored as one message. If the model fails, the question stays and a retry doubles nothing.",
+        "reply is stored as one message. If the model fails, the question stays and a retry adds nothing.",
     )  # fmt: skip
     lanes = {"caller": 90, "memory.wrap": 285, "log": 480, "recall": 650, "model": 815}
     for name, x in lanes.items():
@@ -101,27 +101,30 @@ def draw_turn() -> Drawing:
     steps = [
         ("caller", "memory.wrap", "invoke(question)"),
         ("memory.wrap", "log", "append the question, durably"),
-        ("memory.wrap", "log", "read the live part"),
+        ("memory.wrap", "log", "read the visible part"),
         ("log", "memory.wrap", "turns since the last summary"),
-        ("memory.wrap", "recall", "what fits the question?"),
+        ("memory.wrap", "recall", "which lines are relevant?"),
         ("recall", "log", "anything new?"),
         ("recall", "memory.wrap", "blocks of lines, or nothing"),
         ("memory.wrap", "model", "context + fenced lines + question"),
-        ("model", "memory.wrap", "reply, or a stream of it"),
+        ("model", "memory.wrap", "reply or stream"),
         ("memory.wrap", "log", "append the reply, one message"),
-        ("memory.wrap", "caller", "the reply, as the chain gave it"),
+        ("memory.wrap", "caller", "the chain's reply"),
     ]
     y = 92.0
     for start, end, words in steps:
         picture.arrow(lanes[start], y, lanes[end], y, words)
         y += 37
     picture.text(
-        30, y + 10, "Cut off: what came is stored, marked interrupted.", kind="small quiet"
+        30,
+        y + 10,
+        "If the stream breaks, the partial reply is stored.",
+        kind="small quiet",
     )
     picture.text(
         450,
         y + 10,
-        "Failed: the question stays; a retry is recognised and doubles nothing.",
+        "If the model fails, the question stays; a retry adds nothing.",
         kind="small quiet",
     )
     picture.text(
@@ -171,8 +174,8 @@ def draw_recall() -> Drawing:
     scored = score_lines()
     picture = Drawing(
         960, 560, "Recall as a pipeline",
-        "Each line is scored by meaning and by words; both are added; a line takes a share of its "
-        "neighbours' scores; bonuses decide the order. The scores are those of a run.",
+        "Each line is scored by meaning and by words; both are added; a line gets a share of its "
+        "neighbours' scores; bonuses decide the order. The scores come from a run.",
     )  # fmt: skip
     stages = [
         ("Question", "rewritten,", "redacted"), ("Meaning", "cosine, in std.", "deviations"),
@@ -232,14 +235,14 @@ def draw_compaction() -> Drawing:
         turns, kept = history.turns, len(history.model_turns)
     picture = Drawing(
         960, 400, "Compaction",
-        "Twelve messages reach the high mark. The summary covers the older ones; the latest stay as they were "
-        "said. The log keeps all of them, and the summary can be taken back.",
+        "Twelve messages reach the trigger. The summary covers the older ones; the latest stay "
+        "unchanged. The log keeps all of them, and the summary can be undone.",
     )  # fmt: skip
     told = [turn for turn in turns if turn.role in ("user", "assistant")]
     picture.text(
         24,
         40,
-        f"A thread of {len(told)} messages reaches its high mark (12); {kept} stay (the low mark)",
+        f"A thread of {len(told)} messages reaches the trigger (12); {kept} stay (keep)",
         kind="title",
     )
     picture.text(24, 74, "log", kind="bold")
@@ -255,7 +258,11 @@ def draw_compaction() -> Drawing:
     )
     picture.rule(70 + covered * 72, 116, 70 + len(told) * 72 - 6, 116)
     picture.text(
-        70 + (covered + len(told)) * 36, 134, f"kept as said: {kept}", kind="small", anchor="middle"
+        70 + (covered + len(told)) * 36,
+        134,
+        f"kept unchanged: {kept}",
+        kind="small",
+        anchor="middle",
     )
     picture.arrow(70 + covered * 36, 142, 200, 196)
     picture.arrow(70 + (covered + len(told)) * 36, 142, 700, 196)
@@ -265,8 +272,8 @@ def draw_compaction() -> Drawing:
         200,
         250,
         62,
-        "summary, checked for what it",
-        "must tell; a list of details",
+        "the summary, with a",
+        "list of details",
         kind="view",
         text="small",
     )
@@ -284,8 +291,8 @@ def draw_compaction() -> Drawing:
     picture.box(360 + kept * 96, 208, 110, 46, "the question", kind="user", text="small")
     notes = (
         "The pending question and an open tool loop are never covered. Tool calls stay with their results.",
-        "A summary that fails or is cut off changes nothing; it is tried again later.",
-        "Everything covered is still recalled word for word, and undo_summary() shows it again.",
+        "A summary that fails or is cut off changes nothing; the memory tries again later.",
+        "Recall still finds everything that is covered, word for word; undo_summary() shows it again.",
     )
     for row, note in enumerate(notes):
         picture.text(24, 308 + row * 26, note, kind="small")
@@ -315,13 +322,13 @@ def draw_sent_text() -> Drawing:
     talk.close()
     picture = Drawing(
         960, 360, "What a session was sent",
-        "A session keeps what it has read. Its sent text says what that is, so each turn sends only what the "
-        "template adds, and reads again only what the template writes otherwise.",
+        "A session keeps the text it has read. Each turn sends only what the template adds, and rereads "
+        "only what the template now writes differently.",
     )  # fmt: skip
     picture.text(
         24,
         40,
-        "A session is sent what is new; its sent text says what it holds (characters, template “qwen”)",
+        "A session gets only new text (in characters, template “qwen”)",
         kind="title",
     )
     scale = 560 / rows[-1][1]
@@ -335,13 +342,13 @@ def draw_sent_text() -> Drawing:
     picture.text(
         24,
         300,
-        "Where a template writes an earlier turn otherwise, such as without its thoughts, the session goes back to",
+        "If a template writes an earlier turn differently, such as without its thoughts, the session goes back to",
         kind="small",
     )
     picture.text(
         24,
         322,
-        "the last place that still holds and reads from there.",
+        "the last place that still matches and reads from there.",
         kind="small",
     )
     return picture

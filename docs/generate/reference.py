@@ -55,13 +55,13 @@ class Topic:
 TOPICS = (
     Topic(
         "Memory and history",
-        "What you open, wrap around a chain and ask. [How to use it](../../how_to/chains.md).",
+        "The memory that you open, and what it returns. [How to use it](../../how_to/chains.md).",
         ("memory", "history", "wrap", "turns", "thread_memory", "titles"),
         ("wrap.RememberingRunnable", "turns.options.TurnOptions", "history.SummaryWindow"),
     ),
     Topic(
         "LangGraph, agents, tools and vector stores",
-        "Each needs its extra. [LangGraph](../../how_to/langgraph.md), [agents](../../how_to/agents.md), "
+        "Each needs an extra. [LangGraph](../../how_to/langgraph.md), [agents](../../how_to/agents.md), "
         "[vector stores](../../how_to/vector_stores.md).",
         ("integrations",),
         tuple(
@@ -77,33 +77,33 @@ TOPICS = (
     ),
     Topic(
         "Conversations",
-        "One object that holds a conversation with a model. [How to use it](../../how_to/conversation.md).",
+        "A conversation with a model, as one object. [How to use it](../../how_to/conversation.md).",
         ("conversation",),
     ),
     Topic(
         "Recall and embedders",
-        "What finds earlier lines. [How it works](../../concepts/recall.md).",
+        "They find earlier lines. [How it works](../../concepts/recall.md).",
         ("recall",),
     ),
     Topic(
         "Summaries",
-        "What compacts long threads. [How it works](../../concepts/summaries.md).",
+        "They compact long threads. [How it works](../../concepts/summaries.md).",
         ("summarizing", "summarizing_memory"),
     ),
     Topic(
         "What is known about a user",
-        "What `memory.profile` returns. [How it works](../../concepts/profile.md).",
+        "The values that `memory.profile` returns. [How it works](../../concepts/profile.md).",
         ("profile",),
     ),
     Topic(
         "Values",
-        "What these methods return and take.",
+        "The types that methods take and return.",
         ("records", "views"),
         ("records.Owner",),
     ),
     Topic(
         "Logs",
-        "Where entries are stored. [Write one of your own](../../how_to/own_log.md).",
+        "Logs store entries. [Write your own](../../how_to/own_log.md).",
         ("logs", "message_log"),
         (
             "message_log.MessageLog",
@@ -117,23 +117,23 @@ TOPICS = (
     ),
     Topic(
         "Prompt files",
-        "Prompts in files of their own. [How to write one](../../how_to/prompts.md).",
+        "Prompts in separate files. [How to write one](../../how_to/prompts.md).",
         ("prompts",),
     ),
     Topic(
         "Chat templates and text models",
-        "For models that read one text. [How to use them](../../how_to/text_models.md).",
+        "For models that complete text. [How to use them](../../how_to/text_models.md).",
         ("text",),
         ("text.sessions.TextEngine", "text.sessions.ModelSession", "text.sessions.Media"),
     ),
     Topic(
         "Import, export and copy",
-        "Chats in and out. [How to move them](../../how_to/transfer.md).",
+        "Moving chats in and out. [How to do it](../../how_to/transfer.md).",
         ("transfer",),
     ),
     Topic(
         "Offline models and tests",
-        "Models without weights, scripted services, and the contract of a log. "
+        "Models without weights, scripted services, and the tests for logs. "
         "[How to use them](../../how_to/testing.md).",
         ("offline", "testing"),
     ),
@@ -192,7 +192,7 @@ def _write_api() -> Iterator[tuple[str, str]]:
     names = list_public_names()
     files = _name_files(names)
     intro = (
-        "Import each name from the module beside it. Begin with [ConversationMemory](conversation_memory.md): "
+        "Import each name from the module next to it. Start with [ConversationMemory](conversation_memory.md): "
         "most apps need nothing else. Every error is in [one table](errors.md)."
     )
     lines = [NOTE, "# Classes and functions", "", intro, ""]
@@ -287,7 +287,7 @@ def _list_errors() -> Iterator[str]:
     yield "# Errors\n"
     yield (
         "Every error is a `ConvMemError`, imported from `langchain_convmem.errors`. "
-        "[What to do about each](../../how_to/troubleshoot.md). Where `is_retryable` is true, the same call may "
+        "[How to fix each](../../how_to/troubleshoot.md). If `is_retryable` is true, the same call may "
         "succeed later.\n"
     )
     yield "| error | also a | means | retryable | attributes |"
@@ -318,8 +318,8 @@ def _write_commands() -> Iterator[tuple[str, str]]:
         "# Every command and option",
         "",
         (
-            "`convmem COMMAND --help` prints them with examples. [The command line](command_line.md) "
-            "shows them at work, and describes the options that most of them share."
+            "`convmem COMMAND --help` prints them with examples. [Using the command line](command_line.md) "
+            "shows example sessions and describes the shared options."
         ),
         "",
     ]
@@ -397,16 +397,16 @@ def _describe_option(option: click.Option, context: click.Context) -> str:
 def _write_storage() -> Iterator[tuple[str, str]]:
     lines = [
         NOTE,
-        "# What is stored where",
+        "# Storage",
         "",
         (
-            "The tables and keys of the logs, read off the code. They may change with the schema's version: "
-            "read logs through the package or `convmem export`, and use this page to size, back up and audit."
+            "This page lists the tables and keys of the logs. They may change with the schema version, so read "
+            "logs through the package or `convmem export`, and use this page to size, back up and audit."
         ),
         "",
         "## SQLite",
         "",
-        "A new file, as `SQLiteLog` makes it:",
+        "`SQLiteLog` creates a file with this schema:",
         "",
         "```sql",
         *_describe_sqlite(),
@@ -415,22 +415,22 @@ def _write_storage() -> Iterator[tuple[str, str]]:
         "## PostgreSQL",
         "",
         (
-            "The schema, `convmem` unless you pass another, has the same tables but `identity`, with the same "
-            "columns and indexes: `INTEGER` is `bigint` there, and `BLOB` is `bytea`."
+            "The schema, `convmem` by default, has the same tables except `identity`, with the same "
+            "columns and indexes. `INTEGER` becomes `bigint`, and `BLOB` becomes `bytea`."
         ),
         "",
         "## DynamoDB",
         "",
         (
             "`make_table_definition` in `langchain_convmem.logs.dynamodb` returns the table as data: the keys "
-            "`pk` and `sk`, and `by_thread`, a local index of `pk` and `tp`. A turn leaves such items:"
+            "`pk` and `sk`, and `by_thread`, a local index of `pk` and `tp`. A turn writes items such as these:"
         ),
         "",
         "| `pk` | `sk` | `tp` | other attributes |",
         "| --- | --- | --- | --- |",
         *_list_dynamodb_items(),
         "",
-        "What the keys are made of:",
+        "The keys consist of:",
         "",
         *_describe_dynamodb_keys(),
         "",
@@ -530,7 +530,7 @@ def list_settings() -> list[tuple[str, str, type]]:
         (
             "A turn",
             (
-                "Keywords of `memory.wrap`, graph nodes and agents, and of a single call: "
+                "Pass these to `memory.wrap`, graph nodes and agents, or to a single call: "
                 '`config={"configurable": {"memory": {...}}}`.'
             ),
             TurnOptions,
@@ -547,8 +547,8 @@ def list_settings() -> list[tuple[str, str, type]]:
         ),
         ("A conversation", "`Conversation(model, ConversationConfig(...))`.", ConversationConfig),
         (
-            "One send of a conversation",
-            "Keywords of `conversation.send_message(text, ...)`.",
+            "One call of a conversation",
+            "`conversation.send_message(text, ...)`.",
             SendOptions,
         ),
         ("Chat templates", "`ChatTemplate(source, limits=TemplateLimits(...))`.", TemplateLimits),

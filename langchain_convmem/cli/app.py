@@ -124,7 +124,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     help="Print the version.",
 )
 def convmem() -> None:
-    """Talk with an assistant that remembers what was said, word for word."""
+    """Talk with an assistant that remembers every message word for word."""
 
 
 for _command in (

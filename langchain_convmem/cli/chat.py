@@ -61,7 +61,7 @@ _SHOWN_THREADS = 10
 )
 @click.option("--base-url", metavar="URL", help="The address of the model's server.")
 @click.option("--prompt", metavar="FILE", type=click.Path(), help="The prompt file to chat with.")
-@click.option("--no-recall", is_flag=True, help="Recall nothing.")
+@click.option("--no-recall", is_flag=True, help="Turn recall off.")
 @click.option("--show-recall", is_flag=True, help="Print what was recalled.")
 def chat(
     terminal: Terminal,
@@ -78,9 +78,9 @@ def chat(
 ) -> int:
     """Talk with an assistant that remembers.
 
-    Everything said is stored, and recalled in later chats. On a terminal, type /help for the
-    commands; Alt-Enter begins a new line, and arrow keys bring back what you said. From a pipe,
-    each line is one message. With --json, each answer is one line of JSON.
+    Every message is stored, and recalled in later chats. On a terminal, type /help for the
+    commands; Alt-Enter starts a new line, and the arrow keys bring back earlier messages. From a
+    pipe, each line is one message. With --json, each answer is one line of JSON.
     """
     from langchain_convmem.offline import OfflineChatModel
 
@@ -173,7 +173,7 @@ class ChatSession:
             self.terminal.break_off()
             if not self.terminal.is_interactive:
                 raise
-            self.terminal.note("(stopped; what was said so far is kept)")
+            self.terminal.note("(stopped; the text so far is kept)")
         return True
 
     def list_questions(self) -> list[str]:
@@ -190,7 +190,7 @@ class ChatSession:
             "history": lambda _: self._print("history", str(self._open_history())),
             "recall": self._recall,
             "why": lambda _: self._explain(),
-            "undo": lambda _: self._print("undo", f"taken back: {self._take_back()}"),
+            "undo": lambda _: self._print("undo", f"undone: {self._take_back()}"),
             "retry": lambda _: self._say(self._take_back()),
             "edit": self._edit,
             "thread": self._go_to_thread,
@@ -234,9 +234,9 @@ class ChatSession:
         """Show what a model gets from other threads for the last question, and why."""
         questions = self.list_questions()
         if not questions:
-            raise ConfigError("nothing was asked in this thread yet")
+            raise ConfigError("this thread has no question yet")
         if not self.recalls:
-            raise ConfigError("this chat recalls nothing: it was begun with --no-recall")
+            raise ConfigError("this chat was started with --no-recall")
         found = self.memory.recall(
             questions[-1], user_id=self.user_id, thread_id=self.thread_id, remember=False
         )
@@ -252,7 +252,7 @@ class ChatSession:
         text = "no summary yet" if summary is None else "\n".join(summary.contents)
         self._print("summary", text)
 
-    # -- saying something, and taking it back -----------------------------------------------------
+    # -- saying something, and undoing it ---------------------------------------------------------
 
     def _say(self, text: str) -> None:
         recalled = self._look_up(text) if self.shows_recall else None
@@ -271,15 +271,15 @@ class ChatSession:
         self.terminal.print_json_line({"kind": "reply", **said, "recall": recalled})
 
     def _edit(self, text: str) -> None:
-        """Say something else instead of the last message."""
+        """Replace the last message."""
         self._take_back()
         self._say(text)
 
     def _take_back(self) -> str:
-        """Take back the last exchange, and return what the user had said."""
+        """Undo the last exchange, and return the user's message."""
         questions = self.list_questions()
         if not questions:
-            raise ConfigError("nothing was said in this thread that could be taken back")
+            raise ConfigError("this thread has no message to undo")
         self._open_history().undo()
         return questions[-1]
 
@@ -318,14 +318,14 @@ class ChatSession:
         if what not in ("last", "thread"):
             raise ConfigError("say what: /forget last (the last exchange) or /forget thread")
         if not self.terminal.is_interactive:
-            raise ConfigError("nobody is there to confirm; use 'convmem forget --yes'")
+            raise ConfigError("this needs a terminal to confirm; use 'convmem forget --yes'")
         scope: Mapping[str, Any] = {"user_id": self.user_id, "thread_id": self.thread_id}
         name = self.memory.get_title(self.thread_id, user_id=self.user_id) or self.thread_id
-        question = f"Erase all of thread {name}, for good?"
+        question = f"Permanently erase all of thread {name}?"
         if what == "last":
             ids = self._list_last_entries()
             scope = {**scope, "entry_ids": ids}
-            question = f"Erase the last {format_count(len(ids), 'entry', 'entries')}, for good?"
+            question = f"Permanently erase the last {format_count(len(ids), 'entry', 'entries')}?"
         if self.terminal.ask(question):
             self.terminal.print_line(format_receipt(self.memory.forget(**scope)))
         else:
@@ -336,7 +336,7 @@ class ChatSession:
         turns = self._open_history().turns
         asked = [number for number, turn in enumerate(turns) if turn.role == "user"]
         if not asked:
-            raise ConfigError("nothing was said in this thread that could be erased")
+            raise ConfigError("this thread has no message to erase")
         return [entry.id for turn in turns[asked[-1] :] for entry in turn.entries]
 
     # -- a turn -----------------------------------------------------------------------------------
@@ -365,18 +365,18 @@ class ChatSession:
 # -- what a line asks for -------------------------------------------------------------------------
 
 HELP = """\
-/recall TEXT     what was said that fits TEXT
-/why             what was recalled for your last message, and why
-/history         this thread, turn by turn
-/summary         what stands for the older part of this thread
-/profile         what is known of you, in your own words
-/retry           another answer to your last message
-/edit TEXT       say TEXT instead of your last message
-/undo            take back your last message and its answer
-/thread [NAME|new] your latest threads, or go to one of them, or to a new one
+/recall TEXT     show lines that match TEXT
+/why             show what was recalled for your last message, and why
+/history         show this thread, turn by turn
+/summary         show the summary of this thread's older part
+/profile         show what you said about yourself
+/retry           get another answer to your last message
+/edit TEXT       replace your last message with TEXT
+/undo            undo your last message and its answer
+/thread [NAME|new] list your latest threads, open one, or start a new one
 /title TEXT      give this thread a title
 /forget last|thread  erase the last exchange, or this thread, for good
-/help            this list
+/help            show this list
 /quit            end the chat (so does Ctrl-D)
 Any other line is a message; one that starts with // loses its first slash.\
 """

@@ -55,8 +55,8 @@ _LONGEST_AGE = 5
 )
 @click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
 @memory_options
-@click.option("--thread", metavar="ID", help="Name the thread of a single conversation.")
-@click.option("--formats", is_flag=True, help="Show what files it can read.")
+@click.option("--thread", metavar="ID", help="The thread id for a single conversation.")
+@click.option("--formats", is_flag=True, help="Show which files can be read.")
 def import_files(
     terminal: Terminal,
     *,
@@ -68,10 +68,10 @@ def import_files(
 ) -> int:
     """Import conversations from exports, stores and other files.
 
-    Reads exports of ChatGPT and Claude as they come, zip, folder or JSON; exports of convmem,
-    messages of OpenAI's API, stores of LangChain and LangGraph. The content tells the format.
-    All files are checked before anything is written, and importing a file twice adds
-    nothing twice. What cannot be read of a zip or folder is left out and named.
+    Reads exports of ChatGPT and Claude (zip, folder or JSON), exports of convmem, messages of
+    OpenAI's API, and stores of LangChain and LangGraph; detects the format. All files are checked
+    before anything is written, and importing a file again adds only what is new. Conversations of
+    a zip or folder that cannot be read are skipped and reported.
     """
     from langchain_convmem.transfer.formats import EXPORTS, READERS
     from langchain_convmem.transfer.imports import read_files, store_file
@@ -154,7 +154,7 @@ as_of_option = click.option(
 @memory_options
 @click.option("--thread", metavar="THREAD", help="Search this thread only, by its id or title.")
 @click.option(
-    "--words", is_flag=True, help="Find the lines that hold all of these words, the latest first."
+    "--words", is_flag=True, help="Find lines that contain all of these words, latest first."
 )
 @click.option(
     "-k", "count", metavar="N", type=click.IntRange(min=1), help="At most N blocks, or N lines."
@@ -178,10 +178,10 @@ def recall(
     max_tokens: int | None,
     as_of: str | None,
 ) -> int:
-    """Find what was said that helps answer a question.
+    """Find lines that help answer a question.
 
     Prints blocks of lines, best first, with speaker, time, thread and the reasons for each match.
-    With --words, letters are compared without case, and it exits with 1 if nothing is found.
+    With --words, case is ignored, and the command exits with 1 if nothing is found.
     """
     from langchain_convmem.cli.rendering import describe_recall, format_recall, list_titles
     from langchain_convmem.logs.as_of import LogBound
@@ -189,7 +189,7 @@ def recall(
     from langchain_convmem.turns.memory import get_turn_memory
 
     if max_tokens is not None and (words or count is not None):
-        refuse_usage("--max-tokens goes with neither -k nor --words")
+        refuse_usage("--max-tokens cannot be combined with -k or --words")
     with open_memory(db) as memory:
         past = memory if as_of is None else memory.as_of(as_of)
         within = None if thread is None else find_thread(past.log, user, thread).key
@@ -240,12 +240,12 @@ def _print_lines(
 )
 @memory_options
 @as_of_option
-@click.option("--timeline", is_flag=True, help="Order items by the days that they name.")
-@click.option("--day", metavar="WORDS", help="Show what a day has: 'the 14th', 'next week'.")
+@click.option("--timeline", is_flag=True, help="Order items by the dates they mention.")
+@click.option("--day", metavar="WORDS", help="Show items for a day: 'the 14th', 'next week'.")
 @click.option("--explain", metavar="ITEM", help="Show where an item comes from.")
 @click.option("--pin", metavar="ITEM", help="Put an item first.")
-@click.option("--retract", metavar="ITEM", help="Mark an item as not true (any more).")
-@click.option("--restore", metavar="ITEM", help="Undo what you decided about an item.")
+@click.option("--retract", metavar="ITEM", help="Mark an item as not true, or no longer true.")
+@click.option("--restore", metavar="ITEM", help="Undo your decisions about an item.")
 def show_profile(
     terminal: Terminal,
     *,
@@ -259,14 +259,14 @@ def show_profile(
     retract: str | None,
     restore: str | None,
 ) -> int:
-    """Show what is known of a user, in their own words.
+    """Show what is known about a user, in their own words.
 
     An ITEM is the beginning of an item's id, which --json prints. Decisions are stored in the log.
     """
     chosen = [name for name in (day, explain, pin, retract, restore) if name is not None]
     if len(chosen) + timeline > 1:
         refuse_usage(
-            "--timeline, --day, --explain, --pin, --retract and --restore exclude each other"
+            "--timeline, --day, --explain, --pin, --retract and --restore cannot be combined"
         )
     with open_memory(db) as memory:
         profile = (memory if as_of is None else memory.as_of(as_of)).profile(user)
@@ -325,7 +325,7 @@ def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> 
 def print_stats(terminal: Terminal, *, db: str, user: str, thread: str | None) -> int:
     """Count messages, tokens and bytes of a user or of one thread.
 
-    Tokens are those that replies report, also of replies that were replaced later.
+    Tokens are as reported with replies, including replies that were replaced later.
     """
     from langchain_convmem.cli.rendering import add_stats, format_stats
     from langchain_convmem.titles import list_threads as list_with_titles
@@ -360,9 +360,9 @@ def copy(terminal: Terminal, *, source: str, target: str, users: tuple[str, ...]
     """Copy a log into another.
 
     A LOG is what --db takes in other commands: a file or an address. Entries that are already there
-    are skipped, and an interrupted copy continues where it stopped. What is damaged in the source
-    is named and left out. Exits with 1 if there is any, or if the target holds less than the source
-    in the end.
+    are skipped, and an interrupted copy continues where it stopped. Damaged entries in the source
+    are reported and left out. Exits with 1 if there are any, or if the target ends up with fewer
+    entries than the source.
     """
     from langchain_convmem.logs.addresses import log_name, open_log
     from langchain_convmem.transfer import copy_log
@@ -394,7 +394,7 @@ def _find_owners(source: MessageLog, users: tuple[str, ...]) -> list[Owner] | No
         return None
     unknown = [user for user in users if not source.threads(user)]
     if unknown:
-        raise ConfigError(f"nothing is known of the user {unknown[0]!r}; check --user")
+        raise ConfigError(f"user {unknown[0]!r} has no threads; check --user")
     return [Owner(user_id=user) for user in dict.fromkeys(users)]
 
 
@@ -415,10 +415,10 @@ def _format_copy(report: CopyReport, target_name: str) -> Iterator[str]:
 
 @command("forget", "convmem forget garden", "convmem forget --everything --before 90d")
 @memory_options
-@thread_options("Erase this thread, named by its id or title.")
+@thread_options("Erase this thread, by its id or title.")
 @click.option("--everything", is_flag=True, help="Erase all threads of the user.")
 @click.option(
-    "--before", metavar="WHEN", help="Erase only what is older: 90d, 12h, or a day, 2026-05-01."
+    "--before", metavar="WHEN", help="Erase only older entries: 90d, 12h, or a day, 2026-05-01."
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(
@@ -442,17 +442,17 @@ def forget(
     with open_memory(db) as memory:
         info = None if thread is None else find_thread(memory.log, user, thread)
         threads = format_count(len(memory.threads(user_id=user)), "thread")
-        scope = f"everything of user {user!r}, {threads}"
+        scope = f"all threads of user {user!r} ({threads})"
         if info is not None:
             name = info.title or info.key.thread_id
             scope = f"thread {name!r} of user {user!r}, {_count_entries(info.entries)}"
         end = None if before is None else _read_end(before)
         if end is not None:
-            scope = f"what is older than {end:%Y-%m-%d %H:%M} UTC of {scope}"
+            scope = f"entries before {end:%Y-%m-%d %H:%M} UTC in {scope}"
         if not yes and not terminal.is_interactive:
-            msg = f"this would erase {scope}, for good; add --yes to do it without being asked"
+            msg = f"this would permanently erase {scope}; add --yes to confirm"
             raise ConfigError(msg)
-        if not yes and not terminal.ask(f"Erase {scope}, for good?"):
+        if not yes and not terminal.ask(f"Permanently erase {scope}?"):
             terminal.note("nothing was erased")
             return 1
         thread_id = None if info is None else info.key.thread_id
@@ -485,9 +485,9 @@ def db_commands() -> None:
 def verify(terminal: Terminal, *, db: str) -> int:
     """Check a log from end to end.
 
-    Every entry is read and compared with its checksum, and those that are missing are counted;
-    others may write meanwhile. Each problem is reported by thread and position, never with message
-    text. Exits with 1 if there is one. A key comes from CONVMEM_SIGNING_KEY.
+    Compares every entry with its checksum and counts missing entries; other programs may write
+    meanwhile. Problems are reported by thread and position, never with message text. Exits with 1
+    if there are any. CONVMEM_SIGNING_KEY sets the key of a signed log.
     """
     from langchain_convmem.logs.addresses import log_name
     from langchain_convmem.logs.verify import verify_log
@@ -516,8 +516,8 @@ def _format_checks(report: VerifyReport, name: str) -> Iterator[str]:
 def backup(terminal: Terminal, *, target: str, overwrite: bool, db: str) -> int:
     """Copy a database file while it is in use.
 
-    The copy holds everything stored when the command began, and appears under its name only when it
-    is complete. Takes no server's address.
+    The copy contains everything that was stored when the command started, and gets its name only
+    when it is complete. For files only, not for servers.
     """
     from langchain_convmem.logs.sqlite import SQLiteLog
 
@@ -534,13 +534,13 @@ def backup(terminal: Terminal, *, target: str, overwrite: bool, db: str) -> int:
 @click.option(
     "--fetch",
     is_flag=True,
-    help="Keep what the file holds, and take from BACKUP only what it has lost.",
+    help="Keep the file's entries, and take only what it has lost from BACKUP.",
 )
 @db_option
 def restore(terminal: Terminal, *, source: str, fetch: bool, db: str) -> int:
-    """Put a backup in the place of a database file.
+    """Replace a database file with a backup.
 
-    Close the file everywhere first. What is there now is kept under a name that ends with the time.
+    Close the file in all programs first. The old file is kept; the time is added to its name.
     """
     from langchain_convmem.logs.sqlite import restore as restore_file
 
@@ -551,7 +551,7 @@ def restore(terminal: Terminal, *, source: str, fetch: bool, db: str) -> int:
     if fetch:
         lines.append(f"taken from {source}: {_count_entries(done.fetched)}")
     if kept is not None:
-        lines.append(f"what was there before: {kept}")
+        lines.append(f"old file: {kept}")
     counts = {"entries": done.entries, "fetched": done.fetched}
     return terminal.print_result({"path": db, **counts, "kept": kept}, lines)
 

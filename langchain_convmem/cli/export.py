@@ -37,8 +37,8 @@ _PRINTED = "-"
 )
 @memory_options
 @thread_options("This thread only, by its id or title.")
-@click.option("--html", is_flag=True, help="Write one HTML page for people instead.")
-@click.option("--redact", is_flag=True, help="Leave out of the page every text, name and id.")
+@click.option("--html", is_flag=True, help="Write one HTML page instead.")
+@click.option("--redact", is_flag=True, help="Leave all texts, names and ids out of the page.")
 @click.option(
     "-o",
     "--out",
@@ -59,22 +59,22 @@ def export(
 ) -> int:
     """Write conversations as JSON lines or as one HTML page.
 
-    Takes all threads of a user, or one. Each line is one entry with its metadata; `convmem import`
-    reads the file back without loss. The page of --html shows what was said, what was recalled for
-    each reply and why, and the summaries; it needs no server, no script and no network. The file is
-    written whole or not at all, and only you may read it.
+    Exports all threads of a user, or one. Each line is an entry with its metadata; `convmem import`
+    reads the file back without loss. With --html, the page shows the messages, the summaries, and
+    what was recalled for each reply and why; it needs no server, script or network. The file is
+    written completely or not at all, and only you can read it.
     """
     from langchain_convmem.logs.addresses import log_name
     from langchain_convmem.records import Owner
     from langchain_convmem.transfer import export_rows
 
     if redact and not html:
-        refuse_usage("--redact goes with --html")
+        refuse_usage("--redact requires --html")
     if html:
         require_web("convmem export --html")
     with open_memory(db) as memory:
         if thread is None and not memory.log.threads(user):
-            raise ConfigError(f"there is nothing of user {user!r} in {log_name(db)}")
+            raise ConfigError(f"user {user!r} has no messages in {log_name(db)}")
         name = None if thread is None else find_thread(memory.log, user, thread).key.thread_id
         rows = export_rows(memory.log, Owner(user_id=user), thread_id=name)
         if html:

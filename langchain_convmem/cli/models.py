@@ -133,7 +133,7 @@ def _format_reason(error: Exception) -> str:
     metavar="NAME",
     envvar="CONVMEM_EMBEDDINGS",
     show_envvar=True,
-    help="Provider and model, such as openai:text-embedding-3-small.  [default: the embedded one]",
+    help="Provider and model, such as openai:text-embedding-3-small.  [default: the built-in one]",
 )
 def reindex(
     terminal: Terminal, *, db: str, user: str, all_users: bool, embeddings: str | None
@@ -154,6 +154,6 @@ def reindex(
         terminal.note(problem)
     used = embeddings or name
     whose = "all users" if owner is None else f"user {owner!r}"
-    done = [] if problems else [f"every line of {whose} is embedded by {used}"]
+    done = [] if problems else [f"every line of {whose} is embedded with {used}"]
     encoded = {"user_id": owner, "embedder": used, "problems": list(problems)}
     return terminal.print_result(encoded, done, code=1 if problems else 0)

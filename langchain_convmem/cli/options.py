@@ -240,7 +240,7 @@ def find_thread(log: MessageLog, user_id: str, name: str | None = None) -> Threa
     if name is None:
         shown = [info for info in infos if not info.archived]
         if not shown:
-            msg = f"user {user_id!r} has no thread yet; begin one with 'convmem chat'"
+            msg = f"user {user_id!r} has no thread yet; start one with 'convmem chat'"
             raise ConfigError(msg)
         return shown[0]
     found = [info for info in infos if info.key.thread_id == name]
@@ -253,8 +253,6 @@ def find_thread(log: MessageLog, user_id: str, name: str | None = None) -> Threa
         raise ConfigError(msg)
     if not found:
         guess = suggest_name(name, [info.title or info.key.thread_id for info in infos])
-        msg = (
-            f"user {user_id!r} has no thread {name!r}; 'convmem threads' lists what there is{guess}"
-        )
+        msg = f"user {user_id!r} has no thread {name!r}; 'convmem threads' lists threads{guess}"
         raise ConfigError(msg)
     return found[0]

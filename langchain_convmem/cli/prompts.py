@@ -62,12 +62,13 @@ def check(
 ) -> int:
     """Report what is wrong with prompt files.
 
-    Prints findings as compilers do, with place, source line and caret. Exits with 1 on errors; then
-    nothing is compiled. Compiled files stand next to their sources; no other file is overwritten.
+    Prints findings like a compiler, with position, source line and caret. If there are errors, it
+    exits with 1 and compiles nothing. Compiled files go next to their sources; no other file is
+    overwritten.
     """
     if interactive:
         if terminal.as_json or len(files) > 1:
-            refuse_usage("--interactive takes one file at a time, and no --json")
+            refuse_usage("--interactive takes one file and cannot be combined with --json")
         return _converse(terminal, files[0] if files else None, functions, strict=strict)
     if not files:
         raise ConfigError("name a prompt file, or pass --interactive to be asked for one")
@@ -109,13 +110,13 @@ def _converse(
         terminal.print_text(f"{rendered}\n")
     terminal.print_lines(_format_findings(read.findings))
     terminal.print_line(_count_findings(read.path, read.findings))
-    if _is_failure(read.findings, strict=strict) or not terminal.ask("Is it as it should be?"):
+    if _is_failure(read.findings, strict=strict) or not terminal.ask("Is this correct?"):
         return 1
     stem = Path(read.path)
     if not terminal.ask(
         f"Compile to {stem.with_suffix('.bytes')} and {stem.with_suffix('.json')}?"
     ):
-        given = _ask_text(terminal, "To which other path, without ending? (none: Enter)")
+        given = _ask_text(terminal, "Which other path, without extension? (Enter for none)")
         if not given:
             terminal.print_line("nothing was compiled")
             return 0

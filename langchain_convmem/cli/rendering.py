@@ -32,7 +32,7 @@ _BRIEF_CHARS = 150
 def format_recall(found: Recall, titles: Mapping[ThreadKey, str] | None = None) -> Iterator[Styled]:
     """Yield the blocks, best first: where and when, the lines as a model reads them, and why."""
     if not found.blocks:
-        yield Styled("nothing that fits was found")
+        yield Styled("no relevant lines found")
     for number, block in enumerate(found.blocks, start=1):
         yield Styled(f"{number}. {_format_head(block, titles or {})}", "bold")
         yield Styled("   " + indent_rest(block.text.rstrip("\n"), "   "))
@@ -43,7 +43,7 @@ def format_recall(found: Recall, titles: Mapping[ThreadKey, str] | None = None) 
 def format_recall_briefly(found: Recall) -> Iterator[Styled]:
     """Yield one line per block, the best ones only: the best hit in it, and why."""
     if not found.blocks:
-        yield Styled("  recalled: nothing that fits")
+        yield Styled("  recalled: nothing relevant")
     for block in found.blocks[:_BRIEF_BLOCKS]:
         best = block.matches[0]
         said = textwrap.shorten(best.line.text, _BRIEF_CHARS, placeholder=" ...")
@@ -95,7 +95,7 @@ def format_found_lines(
 ) -> Iterator[Styled]:
     """Yield lines with when, where and who."""
     if not lines:
-        yield Styled("no line holds all of these words")
+        yield Styled("no line contains all of these words")
     for line in lines:
         thread = titles.get(line.key) or line.key.thread_id
         where = f"{format_minute(line.time_ms)}  {escape_line(thread)}"

@@ -79,13 +79,13 @@ _STOP_AFTER_S = 3
     "--tokens",
     metavar="FILE",
     type=click.Path(),
-    help="A token for each user: a line has the user, a blank and the token.",
+    help="A file of tokens: each line has a user, a space and a token.",
 )
 @click.option(
     "--allow-host",
     metavar="NAME",
     multiple=True,
-    help="A host name that browsers may use; repeatable.",
+    help="A host name that browsers may use; may be repeated.",
 )
 @click.option("--no-summaries", is_flag=True, help="Never summarise long conversations.")
 def serve_web(
@@ -102,10 +102,10 @@ def serve_web(
     allow_host: tuple[str, ...],
     no_summaries: bool,
 ) -> int:
-    """Chat in a browser, and see what is remembered, and why.
+    """Chat in a browser, and see what is recalled and why.
 
-    Prints the address and serves until Ctrl-C. On 127.0.0.1 it needs no token; anywhere else it
-    does. Nothing is loaded from other hosts. With --json, the address is printed as JSON.
+    Prints the address and serves until Ctrl-C. On any address but 127.0.0.1, a token is required.
+    Nothing is loaded from other hosts. With --json, the address is printed as JSON.
     """
     require_web("convmem web")
     from langchain_convmem.offline import ExtractiveSummarizer
@@ -158,7 +158,7 @@ def _print_address(terminal: Terminal, host: str, port: int, access: Access) -> 
     else:
         terminal.print_line(address)
     sys.stdout.flush()
-    terminal.note("stop it with Ctrl-C; what was said is kept")
+    terminal.note("stop it with Ctrl-C; all messages are kept")
 
 
 def _serve(
@@ -203,7 +203,7 @@ def _serve(
     "--tokens",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="A token for each user: a line has the user, a blank and the token. For --user alone, "
+    help="A file of tokens: each line has a user, a space and a token. For --user alone, "
     f"set the environment variable {_TOKEN}.",
 )
 def serve_mcp(
@@ -218,7 +218,7 @@ def serve_mcp(
 ) -> int:
     """Serve the memory to MCP hosts.
 
-    --user or the token of a request decides whose memory it is; a model cannot choose. If other
+    --user or the request's token decides whose memory is used; a model cannot choose. If other
     machines can connect, a token is required.
     """
     from langchain_convmem.integrations.mcp_server import make_mcp_server
@@ -265,5 +265,5 @@ def read_tokens(path: str | None, token: str | None, user: str) -> dict[str, str
         raise ConfigError(f"{_TOKEN} is set and --tokens is given; use one of the two")
     tokens = read_user_tokens(path)
     if os.name == "posix" and Path(path).stat().st_mode & 0o077:
-        raise ConfigError(f"{path} holds tokens and others may read it; run: chmod 600 {path}")
+        raise ConfigError(f"{path} contains tokens, and others can read it; run: chmod 600 {path}")
     return {one: user for user, one in tokens.items()}

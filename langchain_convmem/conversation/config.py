@@ -21,12 +21,13 @@ _FROZEN = ConfigDict(
 
 
 class Preface(BaseModel):
-    """What the model knows before the first message.
+    """What the model gets before the first message.
 
     Attributes:
-        messages: Instructions, examples, an earlier conversation; whatever `send_message` takes.
-        tools: What the model may call: functions, `BaseTool`, pydantic classes or schemas.
-        extra_context: What the chat template reads besides, such as `enable_thinking`.
+        messages: Instructions, examples or an earlier conversation, in any form that `send_message`
+            accepts.
+        tools: Tools for the model: functions, `BaseTool`, pydantic classes or schemas.
+        extra_context: Other variables of the chat template, such as `enable_thinking`.
     """
 
     model_config = _FROZEN
@@ -42,38 +43,38 @@ class Preface(BaseModel):
 
 
 class ConversationConfig(BaseModel):
-    """Settings of a conversation; they do not change while it lives.
+    """Settings of a conversation; they cannot be changed afterwards.
 
-    Settings that the model does not heed are refused: `template`, `reply_format`, `channels`,
-    `stop`, `prefill_preface` and `thinking_tokens` by chat models.
+    Settings that do not apply to the model are refused. With a chat model, these are `template`,
+    `reply_format`, `channels`, `stop`, `prefill_preface` and `thinking_tokens`.
 
     Attributes:
-        preface: What stands before the first message.
-        template: The chat template of a text engine, or the name of a built-in one; None takes
-            the engine's own. Chat models have none.
-        reply_format: How the replies of a text engine are read; None goes by the template.
-        channels: Sections of a reply besides its text, such as thoughts; they replace those of
-            the format. None keeps these.
-        stop: Texts that end a reply of a text engine, besides those of template and format.
+        preface: Instructions, examples and tools before the first message.
+        template: The chat template of a text engine, or the name of a built-in one; None uses the
+            engine's own. Chat models have none.
+        reply_format: How to parse a text engine's replies; None detects it from the template.
+        channels: Sections of a reply other than its text, such as thoughts. They replace those of
+            the format; None keeps these.
+        stop: Texts that end a text engine's reply, in addition to those of template and format.
         prefill_preface: Let a text engine read the preface when the conversation is created.
         thinking: Sets `enable_thinking` in the extra context; None leaves it to the template.
-        thinking_tokens: How many tokens a text engine may think. At the limit its thoughts are
-            closed, and it goes on with the reply. Needs a session that reports `finish_reason`.
-            None is no limit.
-        auto_tools: Call tools and go on until the model replies without calls. Otherwise a reply
-            with calls is returned, and their results are sent by the caller.
-        max_tool_rounds: How often tools are called within one turn; to tell the model that its
-            call cannot be read counts as well.
-        tool_handler: Asked before each call: False or a reason refuses it; a changed call is made
-            instead.
-        busy_timeout_s: How long to wait at most for earlier turns, in seconds; None waits for ever,
-            and 0 not at all.
-        on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what was said, marked
-            `interrupted`; calls that were interrupted are answered as cancelled.
-        max_output_tokens: The most tokens of a reply.
-        media_limits: How large media may be, and where the files may lie that messages name. Set a
-            folder where messages come from strangers.
-        model_kwargs: Arguments of every call of the model, such as `temperature`.
+        thinking_tokens: How many tokens a text engine may spend on thinking. At the limit, its
+            thoughts are closed and it continues with the reply. This needs a session that reports
+            `finish_reason`. None means no limit.
+        auto_tools: Call tools until the model replies without calls. If False, a reply with calls
+            is returned, and the caller sends the results.
+        max_tool_rounds: Maximum rounds of tool calls in one turn. Telling the model that its call
+            cannot be read counts as a round.
+        tool_handler: Asked before each call. False or a reason refuses the call; a changed call
+            replaces it.
+        busy_timeout_s: How long to wait for earlier turns, in seconds. None waits forever, 0 not at
+            all.
+        on_cancel: `"discard"` drops a cancelled turn; `"keep"` keeps its text, marked
+            `interrupted`, and answers interrupted calls as cancelled.
+        max_output_tokens: Maximum tokens of a reply.
+        media_limits: How large media may be, and the folder that must contain any files named in
+            messages. Set a folder if untrusted users send messages.
+        model_kwargs: Arguments for every model call, such as `temperature`.
     """
 
     model_config = _FROZEN
@@ -124,17 +125,17 @@ class ConversationConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOptions:
-    """What one send may set for itself.
+    """Settings for one message.
 
     Attributes:
-        extra_context: Goes before that of the preface, in every call of the model of this turn.
+        extra_context: Comes before the preface's extra context, in every model call of this turn.
         thinking: See `ConversationConfig`.
         max_output_tokens: See `ConversationConfig`.
-        timeout: Seconds until the turn is cancelled; None is no limit.
-        pending: Whether the message is to go on with the next send. Its parts become one message,
-            put together without a space between them; the model is asked when the last part is
-            sent. A message of another role ends it.
-        model_kwargs: What else is given to the model.
+        timeout: Seconds until the turn is cancelled; None means no limit.
+        pending: Whether the message continues with the next send. The parts are joined without a
+            space, and the model is called when the last part is sent. A message with another role
+            ends it.
+        model_kwargs: Other arguments for the model.
     """
 
     extra_context: Mapping[str, Any] = field(default_factory=dict)

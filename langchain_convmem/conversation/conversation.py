@@ -87,8 +87,8 @@ def _await_turns(
 class Conversation(Runnable[Any, AIMessage]):
     """A conversation with a model.
 
-    A turn is all or nothing: whatever fails, the conversation is as before. Turns run one at a
-    time, in the order of their calls. Thread-safe, and a Runnable: `invoke` is `send_message`.
+    A turn happens completely or not at all: if anything fails, the conversation is unchanged. Turns
+    run one at a time, in call order. Thread-safe, and a Runnable: `invoke` is `send_message`.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class Conversation(Runnable[Any, AIMessage]):
         history: Sequence[Any] | MemoryThread | None = None,
         **settings: Any,
     ) -> None:
-        """Begin a conversation; see `Engine.create_conversation`.
+        """Create a conversation; see `Engine.create_conversation`.
 
         Args:
             model: A model, or an engine that several conversations share.
-            config: Its settings; None takes the defaults.
-            history: What was said before, or where it is kept.
-            **settings: Single settings, which go before `config`; see `ConversationConfig`.
+            config: Its settings; None uses the defaults.
+            history: Earlier messages, or the thread that stores them.
+            **settings: Single settings, which override `config`; see `ConversationConfig`.
                 `system_prompt` is the first message of the preface.
         """
         engine = model if isinstance(model, Engine) else Engine(model)
@@ -137,17 +137,17 @@ class Conversation(Runnable[Any, AIMessage]):
     def send_message(
         self, message: ConversationInput, config: RunnableConfig | None = None, **options: Any
     ) -> AIMessage:
-        """Send a message and return the whole reply; None for one that is to go on (`pending`).
+        """Send a message and return the whole reply; None if the message continues (`pending`).
 
         Args:
-            message: Text of the user, a LangChain message, a map with `role` and `content`, a pair
-                of these, or a list of messages; an empty list goes on with a turn that is not over.
+            message: The user's text, a LangChain message, a dict with `role` and `content`, a pair
+                of these, or a list of messages. An empty list continues an unfinished turn.
             config: Callbacks, tags and metadata.
             **options: See `SendOptions`; anything else goes to the model, such as `temperature`.
 
         Raises:
             InvalidMessageError: If the message cannot be sent.
-            ConversationError: If the turn did not come about; its subclasses say why.
+            ConversationError: If the turn failed; subclasses give the reason.
         """
         return self.invoke(message, config, **options)
 
@@ -277,10 +277,10 @@ class Conversation(Runnable[Any, AIMessage]):
 
         Args:
             message: See `send_message`.
-            on_message: Gets each chunk, and then either one empty chunk with
-                `chunk_position="last"`, when the history holds the reply, or the error that ended
-                the turn. It is called in order in another thread. What it raises before the end
-                takes the turn back; the handle raises it in any case.
+            on_message: Gets each chunk, and then either an empty chunk with
+                `chunk_position="last"`, once the history contains the reply, or the error that
+                ended the turn. It is called in order, in another thread. If it raises an error
+                before the end, the turn is undone; the handle always raises that error.
             config: Callbacks, tags and metadata.
             **options: See `send_message`.
 
@@ -343,12 +343,12 @@ class Conversation(Runnable[Any, AIMessage]):
 
     @property
     def config(self) -> ConversationConfig:
-        """The settings; they do not change."""
+        """The settings, which cannot be changed."""
         return self._talk.config
 
     @property
     def history(self) -> list[BaseMessage]:
-        """Copies of all messages but the preface, tool calls and results included."""
+        """Copies of all messages except the preface, including tool calls and results."""
         return self._talk.thread.read_messages()
 
     async def aget_history(self) -> list[BaseMessage]:
@@ -357,29 +357,29 @@ class Conversation(Runnable[Any, AIMessage]):
 
     @property
     def pending(self) -> list[BaseMessage]:
-        """Copies of what was sent with `pending=True` and waits for the rest of its message."""
+        """Copies of the parts sent with `pending=True` that wait for the rest of their message."""
         return list(map(copy_message, self._talk.pending))
 
     @property
     def last_message(self) -> BaseMessage | None:
-        """The latest message, a copy; None before the first."""
+        """A copy of the latest message; None before the first."""
         return next(reversed(self.history), None)
 
     @property
     def render_stats(self) -> tuple[RenderStats, ...]:
-        """How the text of each model call of the latest turn came about; empty for chat models."""
+        """What each model call of the latest turn sent and why; empty for chat models."""
         return self._talk.stats
 
     @property
     def token_count(self) -> int:
-        """Tokens of what the session holds, or a chat model would be sent; at least estimated."""
+        """Tokens in the session, or those a chat model would get; possibly estimated."""
         preface = self.config.preface.messages
         return self._talk.backend.count_tokens([*preface, *self._talk.thread.peek()])
 
     # -- going back -------------------------------------------------------------------------------
 
     def checkpoint(self, label: str | None = None) -> Checkpoint:
-        """Return a mark of where the conversation stands."""
+        """Return a checkpoint of the conversation as it is now."""
         last = self.last_message
         return Checkpoint(label, None if last is None else last.id)
 
@@ -387,11 +387,11 @@ class Conversation(Runnable[Any, AIMessage]):
 
     @_between_turns
     def rewind(self, checkpoint: Checkpoint) -> None:
-        """Go back to a checkpoint; what was said since is taken back, and what is pending dropped.
+        """Go back to a checkpoint; later messages and pending parts are dropped.
 
         Raises:
             ConfigError: If it is not a checkpoint.
-            ConversationError: If the history no longer holds what the checkpoint saw.
+            ConversationError: If the history no longer contains the checkpoint's messages.
         """
         if not isinstance(checkpoint, Checkpoint):
             what = describe_value(checkpoint)
@@ -403,9 +403,9 @@ class Conversation(Runnable[Any, AIMessage]):
 
     @_between_turns
     def undo(self, turns: int = 1) -> list[BaseMessage]:
-        """Take back the last exchanges; return what they held. What is pending is dropped.
+        """Undo the last exchanges and return their messages. Pending parts are dropped.
 
-        An exchange is what the user said and all that followed, results of tools included.
+        An exchange is a user message and everything after it, including tool results.
         """
         undone = self._talk.thread.undo(turns)
         self._talk.pending = ()
@@ -415,7 +415,7 @@ class Conversation(Runnable[Any, AIMessage]):
 
     @_between_turns
     def drop_pending(self) -> list[BaseMessage]:
-        """Drop what was sent with `pending=True`, as if it had not been; return it."""
+        """Drop the parts sent with `pending=True`, and return them."""
         dropped, self._talk.pending = list(self._talk.pending), ()
         return dropped
 
@@ -423,24 +423,24 @@ class Conversation(Runnable[Any, AIMessage]):
 
     @_between_turns
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
-        """Cut a spoken reply to what was heard of it: the rest was never said.
+        """Cut a spoken reply to the part that the user heard.
 
-        Waits for a turn that runs. Whoever speaks while the reply is being written cancels that
-        first, with `on_cancel="keep"`, and names the reply by the `id` of its chunks, so that no
-        earlier one is cut if nothing of it was kept.
+        Waits for a running turn. To cut a reply that is still being written, cancel it first, with
+        `on_cancel="keep"`, and pass the `id` of its chunks, so that no earlier reply is cut if
+        nothing of this one was kept.
 
         Args:
-            heard_until: How many characters of the reply's text were heard, or the words that
-                were; see `ConversationHistory.cut_reply`.
-            message_id: Id of the reply; None is the latest one.
+            heard_until: The number of characters of the reply's text that were heard, or the words;
+                see `ConversationHistory.cut_reply`.
+            message_id: The reply's id; None means the latest reply.
 
         Returns:
-            A copy of what is left, under the same id and with the same metadata, marked by
-            `response_metadata["interrupted"]`; the whole reply, as it was, if all of it was heard;
-            None if nothing was: it is taken out of the history then.
+            A copy of the rest with the same id and metadata, marked by
+            `response_metadata["interrupted"]`; the unchanged reply if all of it was heard; None if
+            nothing was heard, in which case the reply is removed from the history.
 
         Raises:
-            ConfigError: If the history holds no such reply.
+            ConfigError: If the history has no such reply.
             InvalidMessageError: If the words are not in the reply.
         """
         return cast("AIMessage | None", self._talk.thread.cut(heard_until, message_id))
@@ -448,10 +448,9 @@ class Conversation(Runnable[Any, AIMessage]):
     acut_reply = _await_turns(cut_reply)
 
     def clone(self) -> Conversation:
-        """Return a conversation that holds the same, and goes on by itself.
+        """Return an independent copy of the conversation.
 
-        While a turn runs it holds what was said before. A history in a memory is forked to a new
-        thread.
+        The copy does not contain a running turn. A history in a memory is forked to a new thread.
         """
         twin: Conversation = Conversation.__new__(Conversation)
         twin._talk = self._talk.branch()
@@ -462,11 +461,11 @@ class Conversation(Runnable[Any, AIMessage]):
     # -- the end ----------------------------------------------------------------------------------
 
     def cancel(self) -> bool:
-        """Cancel the turns that run or wait; return whether there was one to cancel."""
+        """Cancel running and waiting turns; return whether there were any."""
         return self._talk.turns.cancel()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until no turn runs; return whether that came about within so many seconds.
+        """Wait until no turn is running; return whether that happened within the timeout.
 
         From within a turn it waits for all others.
         """
@@ -475,10 +474,10 @@ class Conversation(Runnable[Any, AIMessage]):
     def close(self, timeout_s: float | None = 10.0) -> None:
         """Cancel the turns, wait for them, and release the session. Idempotent.
 
-        From within a turn, which cannot be waited for, its session is released when it ends.
+        From within a turn, it does not wait for that turn; its session is released when it ends.
 
         Args:
-            timeout_s: Seconds to wait at most: a model or tool that does not come back is left.
+            timeout_s: Maximum seconds to wait; a model or tool that does not return is abandoned.
         """
         self._talk.turns.close(timeout_s)
 
@@ -507,26 +506,26 @@ class TurnHandle:
         self._outcome = outcome
 
     def result(self, timeout: float | None = None) -> AIMessage:
-        """Return the reply; wait for it.
+        """Wait for the reply and return it.
 
         Args:
-            timeout: Seconds to wait at most; the turn goes on nevertheless.
+            timeout: Maximum seconds to wait; the turn continues after that.
 
         Raises:
             TimeoutError: If it takes longer.
-            ConversationError: If the turn was cancelled or took longer than allowed.
+            ConversationError: If the turn was cancelled or exceeded its timeout.
         """
         return self._outcome.result(timeout)
 
     def cancel(self) -> bool:
         """Cancel the turn; return whether it could still be cancelled.
 
-        What a model or tool is doing just now may go on for a while; nothing will come of it.
+        A model or tool that is running may continue for a while; its result is ignored.
         """
         return self._control.cancel()
 
     def done(self) -> bool:
-        """Return whether the turn has come to an end."""
+        """Return whether the turn has ended."""
         return self._outcome.done()
 
     def __await__(self) -> Generator[Any, None, AIMessage]:
@@ -536,7 +535,7 @@ class TurnHandle:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A point of a conversation to return to.
+    """A point in a conversation that you can return to.
 
     Attributes:
         label: The caller's name for it.
@@ -548,13 +547,13 @@ class Checkpoint:
 
 
 class Engine:
-    """One model, and the conversations with it.
+    """A model and its conversations.
 
     Thread-safe. Closing it cancels the turns of all its conversations.
     """
 
     def __init__(self, model: BaseChatModel | Runnable[Any, Any] | TextEngine) -> None:
-        """Take a model; it stays the caller's, but for text engines, which are closed with this.
+        """Use a model. The caller closes it, except for text engines, which are closed with this.
 
         Args:
             model: A chat model, or one with bound arguments; or a text engine.
@@ -584,18 +583,18 @@ class Engine:
         history: Sequence[Any] | MemoryThread | None = None,
         **settings: Any,
     ) -> Conversation:
-        """Begin a conversation.
+        """Create a conversation.
 
         Args:
-            config: Its settings; None takes the defaults.
-            history: What was said before: messages; or where it is kept: a thread of a memory.
-            **settings: Single settings, which go before `config`; see `ConversationConfig`.
+            config: Its settings; None uses the defaults.
+            history: Earlier messages, or a memory's thread that stores them.
+            **settings: Single settings, which override `config`; see `ConversationConfig`.
                 `system_prompt` is the first message of the preface.
 
         Raises:
-            ConfigError: If a setting is unknown, or does not fit the model.
+            ConfigError: If a setting is unknown or does not apply to the model.
             ConversationError: If the engine is closed.
-            ChatTemplateError: If the template is not valid.
+            ChatTemplateError: If the template is invalid.
         """
         return Conversation(self, config, history=history, **settings)
 
@@ -647,15 +646,15 @@ class Engine:
         )
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until no turn runs; return whether that came about within so many seconds."""
+        """Wait until no turn is running; return whether that happened within the timeout."""
         return self._turns.wait(timeout_s)
 
     def close(self, timeout_s: float | None = 10.0) -> None:
         """Cancel all turns, wait for them, and close a text engine. Idempotent.
 
-        An engine that a turn still uses is closed when that ends.
+        If a turn is still using the engine, the engine is closed when the turn ends.
 
         Args:
-            timeout_s: Seconds to wait at most: a model or tool that does not come back is left.
+            timeout_s: Maximum seconds to wait; a model or tool that does not return is abandoned.
         """
         self._turns.close(timeout_s)

@@ -60,17 +60,17 @@ class RememberedState(AgentState[Any]):
 class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     """Gives an agent a memory without changing its state.
 
-    The model sees the thread as the log has it, valid for its provider, then the turn under way as
-    the run has it; lines recalled from elsewhere stand in the user's message, fenced and marked as
-    data. The user's message is stored before the model is called; what the model and the tools
-    say as it comes, all of a turn under one `turn_id`. Of a stream that breaks or is cancelled, the
-    words that came are stored, marked `interrupted`; a later attempt takes their place. What
-    another middleware changes in a stored message replaces it. Failed writes are raised.
+    The model sees the thread from the log, in a form valid for its provider, and then the current
+    turn from the run. The user's message includes recalled lines, fenced and marked as data. The
+    user's message is stored before the model is called, and messages of the model and the tools as
+    they arrive, with one `turn_id` per turn. If a stream breaks or is cancelled, the partial reply
+    is stored, marked `interrupted`; a later attempt replaces it. If another middleware changes a
+    stored message, the new version replaces it. Failed writes are raised.
 
     Call the agent with `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id`
-    is required. The context may name the user instead (`user_id`). A call may set options for
-    itself, by the same names: `"memory": {"recall": False}`, also under `configurable`. Of a turn
-    with `remember=False` nothing is stored: the state holds what the user said in it marked with
+    is required. The context can name the user instead (`user_id`). A call can override options,
+    also under `configurable`: `"memory": {"recall": False}`. A turn with `remember=False` is not
+    stored; in the state, its user message is marked with
     `additional_kwargs={"remember": False}`. Without a checkpointer, pass only new messages.
 
     Put it last in the list, so that it sees the model that is actually called. Thread-safe; one
@@ -100,24 +100,25 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Args:
             memory: The memory to use; the caller closes it.
-            provider: Whose rules the messages keep; None goes by the model of each call.
-            keep_state: `all` leaves the agent's messages as they are. `turn` takes those of
-                earlier turns out of the state when a new one begins, once the log has them: the
-                checkpoints stop growing, and the agent returns the messages of its turn only.
-            recall: This and what follows are options of a turn, each as `TurnOptions` says it;
-                None leaves one as `options` has it.
-            recall_tokens: Budget of the recalled text.
+            provider: Whose rules the messages follow; None detects the provider of each call's
+                model.
+            keep_state: `all` leaves the agent's messages unchanged. When a new turn begins, `turn`
+                removes those of earlier turns from the state once the log has them: checkpoints
+                stop growing, and the agent returns only the messages of its turn.
+            recall: This and the following are options of a turn, explained in `TurnOptions`; None
+                uses the value in `options`.
+            recall_tokens: Budget for recalled text.
             recall_k: Number of blocks to recall instead.
-            recall_place: Where recalled lines stand.
+            recall_place: Where recalled lines go.
             history_tokens: Budget for earlier messages of the thread.
-            context_tokens: One budget for all that the model gets.
-            reserved_tokens: Of these, what is left for the agent's own prompt and its tools.
-            profile_tokens: Budget of what is known of the user, which joins the agent's prompt.
-            remember: Whether turns are stored; the state marks what the user says in others.
-            options: The options as one value; None takes the defaults.
+            context_tokens: One budget for everything that the model gets.
+            reserved_tokens: The part of it that is kept free for the agent's own prompt and tools.
+            profile_tokens: Budget for the user's profile, which is added to the agent's prompt.
+            remember: Whether turns are stored; the state marks user messages that are not.
+            options: The options as one value; None uses the defaults.
 
         Raises:
-            ConfigError: If `keep_state` is neither, or an option is invalid.
+            ConfigError: If `keep_state` or an option is invalid.
         """
         self._options = TurnOptions.pick(options, locals())
         self._turn_memory = get_turn_memory(memory)
@@ -238,8 +239,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> _ToolResult:
         """Store a tool's result, even if tools that run in parallel fail.
 
-        Tools may also return lists of messages and commands, despite LangChain's types. A tool that
-        acts is not called for another user, nor where its result could not be stored.
+        Tools may also return lists of messages and commands, despite LangChain's types. A tool is
+        not called for another user, nor if its result could not be stored.
         """
         self._run(request.runtime, partial(_check_turn, request))
         store = partial(_store_results, request, handler(request))

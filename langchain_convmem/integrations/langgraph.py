@@ -81,29 +81,29 @@ def create_memory_graph(
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a graph of the nodes `recall`, `model`, `record` and, if needed, `summarize`.
 
-    It runs by itself, or as a node of another graph whose state has messages. Call it with
+    It runs alone, or as a node of another graph whose state has messages. Call it with
     `{"messages": [...]}` and `config={"configurable": {"thread_id": ..., "user_id": ...}}`;
-    `thread_id` is required. A call may set options for itself, by the same names:
-    `"memory": {"recall": False}`, also under `configurable`. Thread-safe.
+    `thread_id` is required. A call can override options, also under `configurable`:
+    `"memory": {"recall": False}`. Thread-safe.
 
     Args:
         memory: The memory to use; the caller closes it.
-        model: What `ConversationMemory.wrap` takes: a chat model, a chain or an agent.
-        state_schema: LangGraph's `MessagesState`, which None takes, or a subclass.
+        model: A chat model, a chain or an agent, as in `ConversationMemory.wrap`.
+        state_schema: LangGraph's `MessagesState` (the default) or a subclass.
         keep_state: See `recall_node`.
         follow_edits: See `recall_node`.
-        checkpointer: LangGraph's; None uses the parent graph's, if any.
+        checkpointer: LangGraph's checkpointer; None uses the parent graph's, if any.
         name: The graph's name in traces.
         provider: Provider rules for the messages; None derives them from the model.
-        options: Options as one value, to share; those named here go before it. See `TurnOptions`.
-        recall: Whether to recall lines of earlier conversations.
-        recall_tokens: Budget of the recalled text.
+        options: Options as one value; the keywords below override it. See `TurnOptions`.
+        recall: Whether to recall lines from earlier conversations.
+        recall_tokens: Budget for recalled text.
         recall_k: Number of blocks to recall instead.
-        recall_place: Whether recalled lines stand in the user's message or in the system message.
+        recall_place: Whether recalled lines go into the user's message or the system message.
         history_tokens: Budget for earlier messages of the thread.
-        context_tokens: One budget for all that the model gets.
-        reserved_tokens: Of these, so many stay free.
-        profile_tokens: Budget of what is known of the user.
+        context_tokens: One budget for everything that the model gets.
+        reserved_tokens: The part of it that stays free.
+        profile_tokens: Budget for the user's profile.
         remember: Whether turns are stored.
 
     Raises:
@@ -150,7 +150,7 @@ def recall_node(
     recall: bool | None = None,
     remember: bool | None = None,
 ) -> Runnable[Any, Update]:
-    """Return the node that stores what the user says.
+    """Return the node that stores the user's message.
 
     It comes before the model, whose node recalls. Where the graph was told to begin from an earlier
     checkpoint, the thread goes back with it. A reply that no `record_node` stored is stored now,
@@ -163,7 +163,7 @@ def recall_node(
             run returns the messages of its turn only, and the log follows no removals.
         follow_edits: Whether a message removed from the state is also removed from the thread's
             views. Turn it off if old messages are removed only to keep the state small.
-        options: Options as one value, to share; those named here go before it. See `TurnOptions`.
+        options: Options as one value; the keywords below override it. See `TurnOptions`.
         recall: Whether the model's node is going to recall lines.
         remember: Whether turns are stored.
 
@@ -229,7 +229,7 @@ def model_node(
             already have a name keep it.
         provider: Provider rules for the messages; None derives them from the model.
         options: Options as one value; those named here go before it. See `TurnOptions`.
-        recall: Whether to recall lines of earlier conversations.
+        recall: Whether to recall lines from earlier conversations.
         remember: Whether turns are stored.
 
     Raises:
@@ -268,7 +268,7 @@ def model_messages(
         config: The node's config.
         provider: Provider rules for the messages.
         options: Options as one value; those named here go before it. See `TurnOptions`.
-        recall: Whether to recall lines of earlier conversations.
+        recall: Whether to recall lines from earlier conversations.
         remember: Whether turns are stored.
 
     Raises:

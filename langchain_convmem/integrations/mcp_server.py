@@ -50,7 +50,7 @@ _INSTRUCTIONS = (
     "you. Call `remember` for what the user wants kept. Call `forget` only when the user asks for "
     "it: the first call says what would be erased, a second one with its confirmation erases it."
 )
-_NOTHING = "Nothing that fits was said before."
+_NOTHING = "No earlier lines are relevant."
 _MOST = 500
 """Lines, threads or ids of one call."""
 _LEAST_TOKEN = 16
@@ -65,16 +65,18 @@ Id = Annotated[str, Field(min_length=1, max_length=1024)]
 Limit = Annotated[int, Field(ge=1, le=_MOST, description="How many to return.")]
 Budget = Annotated[int, Field(ge=50, le=20_000, description="Budget of the lines, in tokens.")]
 Position = Annotated[
-    int, Field(ge=0, le=2**53, description="Read what stands before this, as `earlier` said.")
+    int,
+    Field(ge=0, le=2**53, description="Read messages before this; see `earlier`."),
 ]
 Moment = Annotated[AwareDatetime, Field(description="ISO 8601 with zone.")]
 Note = Annotated[
     str, Field(min_length=1, max_length=100_000, description="What to keep, verbatim.")
 ]
 Ids = Annotated[
-    list[Id], Field(min_length=1, max_length=_MOST, description="Only these messages of it.")
+    list[Id],
+    Field(min_length=1, max_length=_MOST, description="Only these messages in it."),
 ]
-Code = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="What the first call returned.")]
+Code = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="Returned by the first call.")]
 
 
 # -- What the tools return ------------------------------------------------------------------------
@@ -85,7 +87,7 @@ class McpLine(BaseModel):
     thread_id: str
     speaker: str
     role: str = Field(description="`user` or `assistant`.")
-    trust: str = Field(description="Who answers: `user`, `model`, `tool`, `import`, `outside`.")
+    trust: str = Field(description="Source: `user`, `model`, `tool`, `import`, `outside`.")
     time: str | None = Field(description="When it was said: ISO 8601, UTC.")
     text: str = Field(description="Verbatim.")
 
@@ -104,14 +106,14 @@ class McpRecall(BaseModel):
 
     verdict: Literal["answered", "related", "nothing"]
     blocks: list[McpBlock]
-    problems: list[str] = Field(description="What went wrong without stopping the recall.")
+    problems: list[str] = Field(description="Problems that did not stop the recall.")
 
 
 class McpThread(BaseModel):
     """A thread."""
 
     thread_id: str
-    title: str = Field(description="What people call it; empty if nobody gave it one.")
+    title: str = Field(description="Its title; empty if it has none.")
     entries: int
     first_time: str | None = Field(description="ISO 8601, UTC.")
     last_time: str | None
@@ -122,13 +124,13 @@ class McpThreadPage(BaseModel):
 
     thread_id: str
     lines: list[McpLine]
-    earlier: int | None = Field(description="Pass it as `before` to read on towards the beginning.")
+    earlier: int | None = Field(description="Pass it as `before` to read earlier messages.")
 
 
 class McpNote(BaseModel):
     """What was stored."""
 
-    message_id: str | None = Field(description="None where the memory's write hook stores nothing.")
+    message_id: str | None = Field(description="None if the memory's write hook stores nothing.")
     thread_id: str
 
 
@@ -285,7 +287,7 @@ class MemoryTools:
         Good to read once when a conversation begins.
         """
         known = await self.memory.aprofile(self._find_user())
-        return format_items(known.current) or "Nothing is known of the user yet."
+        return format_items(known.current) or "Nothing is known about the user yet."
 
     async def read_thread(
         self, thread_id: Id, limit: Limit = 50, before: Position | None = None
@@ -328,7 +330,7 @@ class MemoryTools:
         ] = "assistant",
         thread_id: Annotated[Id | None, Field(description="None is a thread for notes.")] = None,
         message_id: Annotated[
-            Id | None, Field(description="An id of yours: a retry with it stores nothing.")
+            Id | None, Field(description="Your own id; a retry with it stores nothing.")
         ] = None,
     ) -> McpNote:
         """Keep something that the user said or wants remembered."""
@@ -344,12 +346,10 @@ class MemoryTools:
             Id | None, Field(description="Forget in this thread: all of it, or the messages.")
         ] = None,
         message_ids: Ids | None = None,
-        everything: Annotated[
-            bool, Field(description="Forget all that this memory holds of the user.")
-        ] = False,
+        everything: Annotated[bool, Field(description="Forget everything about the user.")] = False,
         confirmation: Code | None = None,
     ) -> McpForgetting:
-        """Erase for good, in two steps: the first call says what, the second one does it."""
+        """Permanently erase in two steps: the first call lists what, the second erases it."""
         user = self._find_user()
         if everything == (thread_id is not None) or (message_ids and thread_id is None):
             raise ToolError("pass thread_id, perhaps with message_ids; or everything=true")

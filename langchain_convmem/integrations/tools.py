@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SEARCH = (
     "Look up what was said in this conversation and in earlier ones. "
-    "Returns the lines that fit best, word for word, with speaker and date."
+    "Returns the most relevant lines, word for word, with speaker and date."
 )
 _LATEST = 256
 """So many of a thread's latest entries are looked through for the turn under way."""
@@ -32,7 +32,7 @@ class _Question(BaseModel):
 
     query: str = Field(
         description="What to look for, in the words that were probably used. "
-        "Of more than 8,000 characters the first and the last 4,000 are read."
+        "If it has more than 8,000 characters, only the first and last 4,000 are read."
     )
 
 
@@ -48,24 +48,24 @@ def create_search_tool(
 ) -> BaseTool:
     """Return a tool that searches the dialog lines of the run's user.
 
-    The run's config says whose lines are searched, under `configurable`: all threads of `user_id`,
-    or without one the thread `thread_id` alone; a graph's context may name the user instead. What
-    the model says cannot change that. The current turn of the asking thread is left out,
-    since the model already sees it.
-    The content is for the model: verbatim lines, fenced and marked as data. The artifact holds the
-    same as plain values, one map per block of neighbouring lines, best first: its `text`, and what
-    the metadata of a retriever's `Document` say. Where the settings keep a relevance buffer, what
-    is found enters that of the thread, and the whole buffer is shown, latest find first.
+    The run's config determines whose lines are searched, under `configurable`: all threads of
+    `user_id`, or only the thread `thread_id` if there is no user. A graph's context can name the
+    user instead. The model cannot change this. The thread's current turn is left out, because the
+    model already sees it.
+
+    The content is for the model: verbatim lines, fenced and marked as data. The artifact contains
+    the same as plain values, one dict per block of neighbouring lines, best first: its `text`, and
+    the metadata of a retriever's `Document`. If the settings keep a relevance buffer, the result is
+    added to the thread's buffer, and the tool shows the whole buffer, latest result first.
     Thread-safe.
 
     Args:
         memory: The memory to use; the caller closes it.
-        user_id: Search the lines of this user, whatever the config says.
-        k: Exactly so many blocks; with `max_tokens`, at most so many.
-        max_tokens: As many as fit this budget; None is 1,000, unless there is a
-            `k`.
-        threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
-            nothing if the question is unrelated to anything in the log.
+        user_id: Search the lines of this user, whatever the config contains.
+        k: Number of blocks; with `max_tokens`, the maximum.
+        max_tokens: Token budget; None means 1,000 unless `k` is set.
+        threshold: Leave out lines whose cosine similarity does not exceed this; "auto" finds
+            nothing if the question is related to no line.
         name: The tool's name.
         description: The tool's description for the model.
 
@@ -96,7 +96,7 @@ def create_search_tool(
         )
         has_buffer = asking is not None and bool(engine.settings.buffer_size)
         blocks, by_time = select_visible(found, has_buffer=has_buffer)
-        shown = fence_blocks(blocks, by_time=by_time) or "Nothing that fits was said before."
+        shown = fence_blocks(blocks, by_time=by_time) or "No earlier lines are relevant."
         return shown, [{"text": block.text, **to_document(block).metadata} for block in blocks]
 
     return StructuredTool.from_function(

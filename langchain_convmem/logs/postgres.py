@@ -150,7 +150,7 @@ class PostgresLog(SqlLog):
     The schema is created by the first call, or by `setup`. Safe to share between threads and
     forked processes, and to open many times. Works behind PgBouncer in transaction mode.
 
-    If the answer to a COMMIT is lost, the server is asked whether it was carried out.
+    If the response to a COMMIT is lost, the log asks the server whether it committed.
     """
 
     workers = 10
@@ -169,19 +169,19 @@ class PostgresLog(SqlLog):
 
         Args:
             dsn: `postgresql://user@host:5432/database`, or libpq's `key=value` form.
-            pool: Instead of a dsn: a `psycopg_pool.ConnectionPool` of the application's, which is
-                never closed.
-            schema: Where the tables are: letters, digits and `_`; case counts.
-            max_size: So many connections at once; who comes after them waits for ten seconds.
-            statement_timeout_s: How long a statement may read, or wait for other writers. None:
-                the server's settings count.
-            signing_key: A secret of 16 to 64 bytes with which entries are signed: then the log
-                shows changes by anybody who does not know it, too. The first call settles it for
-                all that open the schema.
+            pool: The application's own `psycopg_pool.ConnectionPool` instead of a dsn; the log
+                never closes it.
+            schema: Name of the schema: letters, digits and `_`; case matters.
+            max_size: Maximum number of connections; further calls wait up to ten seconds for one.
+            statement_timeout_s: How long a statement may read, or wait for other writers. None uses
+                the server's settings.
+            signing_key: A secret of 16 to 64 bytes that signs entries, so that the log detects
+                changes by anybody without the secret. The first call sets it for everybody who
+                opens the schema.
 
         Raises:
             MissingExtraError: If psycopg or psycopg_pool is not installed.
-            ConfigError: If an argument cannot be, or there is neither a dsn nor a pool.
+            ConfigError: If an argument is invalid, or there is neither a dsn nor a pool.
         """
         super().__init__(signing_key)
         self._settings = _read_dsn(dsn, pool)
@@ -210,19 +210,19 @@ class PostgresLog(SqlLog):
         return f"<PostgresLog on {self.place}>"
 
     def setup(self) -> None:
-        """Create the schema now; the first call would.
+        """Create the schema now instead of with the first call.
 
-        Needs the right to create; the other calls need no more than to read and write the tables.
+        This needs permission to create objects; other calls only read and write the tables.
 
         Raises:
-            LogError: If another release or another program wrote the schema.
-            ConfigError: If its entries are signed with another key, or with none.
+            LogError: If another release or another program created the schema.
+            ConfigError: If its entries are signed with another key or not signed.
         """
         with self._transaction():
             pass
 
     def close(self) -> None:
-        """Close own connections; later calls raise `LogClosedError`. Idempotent."""
+        """Close the log's own connections; later calls raise `LogClosedError`. Idempotent."""
         self._closed = True
         if self._given is None and os.getpid() in self._pools:
             self._pools[os.getpid()].close()

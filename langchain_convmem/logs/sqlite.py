@@ -244,11 +244,11 @@ class _SQLiteBase(SqlLog):
 class SQLiteLog(_SQLiteBase):
     """A message log in a SQLite file; created on first use.
 
-    Safe to share between threads, to open in several processes, and to use after a fork. A file
-    that may not be written, or whose directory may not, is opened for reading.
+    Safe to share between threads, to open in several processes, and to use after a fork. If the
+    file or its directory is not writable, the file is opened read-only.
 
-    Each entry has a checksum: one that was altered behind the log's back is named where it is read
-    (`Entry.damage`), and `verify` finds it. Entries that are missing are counted by `verify`.
+    Each entry has a checksum. If an entry was altered outside of the log, `Entry.damage` says so
+    and `verify` reports it. `verify` also counts missing entries.
     """
 
     def __init__(
@@ -262,16 +262,16 @@ class SQLiteLog(_SQLiteBase):
 
         Args:
             path: A file in a directory that exists.
-            signing_key: A secret of 16 to 64 bytes, kept elsewhere than the file: without it,
-                nobody can alter an entry unseen. A file that was used without a key gets none any
-                more: copy it into a new one.
-            read_only: Write nothing, whatever the rights.
+            signing_key: A secret of 16 to 64 bytes, stored outside of the file: nobody without it
+                can alter an entry unnoticed. You cannot add a key to a file that was used without
+                one; copy it into a new file.
+            read_only: Write nothing, even if the file is writable.
 
         Raises:
-            ConfigError: If the path is no file in a directory that exists, or if the file was
-                signed with another key than this.
+            ConfigError: If the path is not a file in an existing directory, or if the file is
+                signed with another key.
             LogError: If another release or another program wrote the file.
-            LogError: If the file is no SQLite database, or cannot be opened.
+            LogError: If the file is not a SQLite database or cannot be opened.
         """
         super().__init__(signing_key)
         self.path = _check_path(os.fspath(path))
@@ -350,12 +350,12 @@ class SQLiteLog(_SQLiteBase):
     ) -> ForgetReceipt:
         """Erase an owner, a thread or some of its entries; see `MessageLog.forget`.
 
-        Damaged entries are forgotten by their ids, too: by `damaged-POSITION` where the id itself
-        cannot be read. The freed space is overwritten and the write-ahead file folded in.
+        You can forget damaged entries by their ids, too, or by `damaged-POSITION` if the id is not
+        readable. The freed space is overwritten and the write-ahead file merged.
 
         Raises:
-            LogUnavailableError: If the disk is full, or others read the old text all the while;
-                the message says what is erased and what to do.
+            LogUnavailableError: If the disk is full, or other processes keep reading the old text;
+                the message says what was erased and what to do.
         """
         if not self._is_read_only:
             # Then the write begins at the start of the write-ahead file, which a full disk allows.
@@ -379,9 +379,9 @@ class SQLiteLog(_SQLiteBase):
 
 
 class InMemoryLog(_SQLiteBase):
-    """A message log that lives as long as the object. Thread-safe; one process only.
+    """A message log that exists as long as the object. Thread-safe; one process only.
 
-    A forked child goes on with a copy of its own.
+    A forked child continues with its own copy.
     """
 
     ends_with_process = True
@@ -648,7 +648,7 @@ def restore(
     signing_key: bytes | str | None = None,
     fetch: bool = False,
 ) -> Restored:
-    """Put a backup in the place of a log's file, which nobody may have open.
+    """Replace a log's file, which must be closed, with a backup.
 
     The file that is there keeps its content under another name, its write-ahead file with it.
 

@@ -66,7 +66,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What a check of a log found.
+    """The findings of a log check.
 
     Attributes:
         owners: Users, and threads without a user.
@@ -95,7 +95,7 @@ class VerifyReport:
 
 
 def verify_log(log: MessageLog, progress: Progress | None = None) -> VerifyReport:
-    """Read a whole log and return what is wrong with it. Others may write meanwhile.
+    """Read a whole log and return its problems. Other programs may write meanwhile.
 
     Args:
         log: The log.

@@ -22,7 +22,7 @@ MODEL_NAME = "convmem-offline (quotes its context; not a language model)"
 
 
 class OfflineChatModel(BaseChatModel):
-    """Answers by quoting, word for word, what its context holds that fits the question best.
+    """Answers by quoting, word for word, what matches the question best in its context.
 
     Not a language model: it has no weights, knows nothing, opens no connection, and says so when
     asked. Lines inside a `<recalled>` fence, earlier messages, summaries and tool results can be
@@ -105,12 +105,12 @@ def _build_usage(read: int, wrote: int) -> UsageMetadata:
 
 IDENTITY = (
     "I am the offline chat model of langchain-convmem, not a language model: I have no weights "
-    "and no knowledge of my own. I answer by quoting, word for word, what fits a question best "
-    "in the conversation and the memories I am given."
+    "and no knowledge of my own. I answer by quoting, word for word, what matches a question best "
+    "in the conversation and the recalled lines."
 )
 
-NOTHING_ANSWERS = "I found nothing in what I was given that answers this."
-NOTHING_FITS = "I can only quote, and I found nothing else in what I was given that fits this."
+NOTHING_ANSWERS = "I found nothing in my context that answers this."
+NOTHING_FITS = "I can only quote, and nothing else in my context matches this."
 
 _ABOUT_ITSELF = re.compile(
     r"(?:hello|hi|hey|good (?:morning|afternoon|evening))(?: there)?[\s,.!]*"

@@ -41,7 +41,7 @@ _QUESTION_WEIGHT = 0.5
 
 
 class ExtractiveSummarizer:
-    """Summarises by quoting: the sentences with most names, numbers, dates, ids and promises.
+    """Summarises by quoting the sentences with the most names, numbers, dates, ids and promises.
 
     Where these take less than half of the room, what else is told of those who talk goes in. Needs
     no model, key or network; deterministic; thread-safe. It shortens, but it does not understand:

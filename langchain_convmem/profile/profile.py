@@ -104,7 +104,7 @@ class ProfileItem:
 
 
 class TimelineEvent(NamedTuple):
-    """A stretch of days, and what the user said of it.
+    """A period of days, and what the user said about it.
 
     Attributes:
         first_ms: When it begins, milliseconds since the epoch.
@@ -125,7 +125,7 @@ Decide: TypeAlias = "Callable[[Verdict | None, ProfileItem], UserProfile]"
 
 @dataclass(frozen=True, slots=True)
 class UserProfile:
-    """What is known of a user.
+    """What is known about a user.
 
     Attributes:
         items: Every item, past ones among them, in the order in which they were said.

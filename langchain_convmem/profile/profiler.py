@@ -289,7 +289,7 @@ def _find_words(text: str, value: str) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class ProfilerReport:
-    """What came of a profiler's reading; true if it found anything.
+    """The result of a profiler's run; true if it found anything.
 
     Attributes:
         read: How many lines it read.

@@ -26,7 +26,7 @@ _CUT = "..."
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding; `str()` of it has the source line under the message and a caret under that.
+    """A finding; `str()` shows the message, the source line and a caret.
 
     Attributes:
         level: How bad it is.

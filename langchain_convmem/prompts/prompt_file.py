@@ -59,23 +59,23 @@ MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PromptFile:
-    """A prompt file after parsing. Made by `load` and `parse`; its mappings are read-only.
+    """A parsed prompt file. Create one with `load` or `parse`; its mappings are read-only.
 
-    Safe to share between threads as far as its variable functions are. Two are equal if they say
-    the same: names, diagnostics and sources are not compared.
+    Thread-safe if its variable functions are. Two prompt files are equal if their content is;
+    names, diagnostics and sources are not compared.
 
     Attributes:
         name: The path it was loaded from, or the name given to `parse`.
-        metadata: Fields of the Meta sections.
-        constants: Fields of the Const sections, already filled into `sections`.
+        metadata: Fields in the Meta sections.
+        constants: Fields in the Const sections, already filled into `sections`.
         variable_definitions: Variable name -> function name; unknown functions are left out.
         sections: Title -> cleaned text with the variables' placeholders still in it, in order of
             first appearance.
-        occurrences: Title -> where variables stand in the text of `sections`, ascending; titles
+        occurrences: Title -> positions of variables in the text of `sections`, ascending; titles
             without variables are left out.
-        diagnostics: All that was found wrong, by place.
-        functions: Functions of this file alone, by name; they go before registered ones.
-        source: Name and hash of the file it was parsed from, also when it was loaded compiled.
+        diagnostics: All findings, by position.
+        functions: Functions for this file only, by name; they override registered ones.
+        source: Name and hash of the source file, even if a compiled file was loaded.
         strict: Whether `format` refuses titles that the file does not have.
     """
 
@@ -108,22 +108,22 @@ class PromptFile:
         functions: Mapping[str, VariableFunction] | None = None,
         max_bytes: int = MAX_BYTES,
     ) -> PromptFile:
-        """Read a source in UTF-8, or what `save` wrote.
+        """Read a source in UTF-8, or a file that `save` wrote.
 
-        A compiled prompt whose source lies beside it with another content is refused, or has a
-        warning if `strict` is off: it says what the source said before.
+        If the source next to a compiled prompt has changed, the compiled prompt is refused, or gets
+        a warning if `strict` is off.
 
         Args:
-            path: The file; if its name ends in `.json` it is a compiled one.
+            path: The file; names ending in `.json` mean compiled files.
             strict: See `parse`.
             functions: See `parse`.
-            max_bytes: Larger files are refused without being read whole; compiled ones may have
-                32 times as many, for constants are filled in there.
+            max_bytes: Larger files are refused without being read completely. Compiled files may be
+                32 times as large, because they contain the values of constants.
 
         Raises:
             OSError: If the file cannot be read (`FileNotFoundError` if there is none).
-            PromptSyntaxError: If it is too large, not UTF-8, or a compiled one that is damaged;
-                see also `parse`.
+            PromptSyntaxError: If it is too large, not UTF-8, or a damaged compiled file; see also
+                `parse`.
             ConfigError: See `parse`.
         """
         own = combine_functions({}, functions)
@@ -142,16 +142,17 @@ class PromptFile:
         """Parse a prompt file's text.
 
         Args:
-            text: The text, with line ends of any kind.
-            name: What messages call it.
-            strict: Raise the first error. False goes on without what is wrong, tells it in
-                `diagnostics` alone, and lets `format` skip titles that the file does not have.
-            functions: Functions of this file alone, by the name that Var sections use.
+            text: The text, with any line endings.
+            name: Its name in error messages.
+            strict: Raise the first error. If False, parsing continues without the faulty part and
+                reports it only in `diagnostics`, and `format` skips titles that the file does not
+                have.
+            functions: Functions for this file only, by the name that Var sections use.
 
         Raises:
             PromptSyntaxError: If there is a diagnostic of level `error`, and `strict` is on; its
                 message shows the line and a caret.
-            ConfigError: If `functions` holds something that is not a function without arguments.
+            ConfigError: If `functions` contains anything but functions without arguments.
         """
         own = combine_functions({}, functions)
         source = PromptSource(sha256=sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
@@ -166,23 +167,23 @@ class PromptFile:
         return cls(strict=strict, **known, **parsed._asdict())
 
     def compile(self, form: CompiledForm = "binary") -> bytes:
-        """Return what `save` writes: all but the functions, and the hash of the source.
+        """Return what `save` writes: everything except the functions, plus the hash of the source.
 
         Args:
-            form: `"json"` to be read by people, `"binary"` for the smaller one.
+            form: `"json"`, which people can read, or `"binary"`, which is smaller.
         """
         parsed = ParsedPrompt(*(getattr(self, name) for name in ParsedPrompt._fields))
         return compile_prompt(parsed, self.source, form)
 
     def save(self, path: str | Path) -> None:
-        """Write the compiled form, for `load`: others see the whole file or what was there before.
+        """Write the compiled form for `load`, atomically.
 
         Args:
-            path: Ends in `.json` or in `.bytes` (binary). Put it beside the source, and `load`
-                notices when the source has changed.
+            path: A name ending in `.json` or `.bytes` (binary). If it is next to the source,
+                `load` notices changes of the source.
 
         Raises:
-            ConfigError: If it ends otherwise.
+            ConfigError: If the name ends differently.
             OSError: If it cannot be written.
         """
         place = Path(path)
@@ -204,12 +205,12 @@ class PromptFile:
 
     @property
     def summary_title(self) -> str | None:
-        """The title over a conversation's summary, from the Meta section; None without one."""
+        """The heading of a conversation's summary, from the Meta section; None without one."""
         return self.metadata.get(SUMMARY_TITLE_KEY)
 
     @property
     def trace_metadata(self) -> dict[str, str]:
-        """The fields of the Meta section for traces: all but those with a star around their key."""
+        """The Meta section's fields for traces: all except those with stars around their keys."""
         return {key: text for key, text in self.metadata.items() if not key.startswith("*")}
 
     def render(
@@ -220,22 +221,22 @@ class PromptFile:
         functions: Mapping[str, VariableFunction] | None = None,
         on_problem: OnProblem | None = None,
     ) -> dict[str, str]:
-        """Return title -> text with the variables' values of this moment.
+        """Return title -> text with the variables' current values.
 
-        Each function is called once, however often it occurs. Values are not parsed again; lines of
-        them that begin with two stars, as headings do, are indented.
+        Each function is called once, however often it occurs. Values are not parsed again; lines in
+        values that begin with two stars, as headings do, are indented.
 
         Args:
             titles: Which sections, in this order; None is all.
-            strict: Let a function's exception through; otherwise its value is an empty string.
-            functions: Functions of this call alone, by name; they go before all others.
+            strict: Raise a function's exception; otherwise, its value is an empty string.
+            functions: Functions for this call only, by name; they override all others.
             on_problem: Called with a diagnostic for each function that failed, such as `append`
                 of a list; without it, failures are logged.
 
         Raises:
-            ConfigError: If a function that is needed is asynchronous, or one of `functions` is
-                none, or the file does not have one of the sections, and was not read with
-                `strict=False`; nothing was called then.
+            ConfigError: If a required function is asynchronous, `functions` contains anything but
+                functions, or the file lacks one of the sections and was not read with
+                `strict=False`; no function was called.
         """
         own = combine_functions(self.functions, functions)
         pieces = self._split(titles)
@@ -257,14 +258,14 @@ class PromptFile:
         functions: Mapping[str, VariableFunction] | None = None,
         on_problem: OnProblem | None = None,
     ) -> str:
-        """Return a system prompt made of sections, with the variables' values of this moment.
+        """Return a system prompt made of sections, with the variables' current values.
 
         Args:
             titles: Which sections, in this order.
-            include_titles: Put each title as `**Title:**` over its section.
+            include_titles: Put each title above its section, as `**Title:**`.
             include_summary: Put the summary after the sections, under `summary_title` if there
                 is one and titles are included.
-            summary: The summary; a blank one leaves no trace.
+            summary: The summary; a blank one is ignored.
             strict: See `render`.
             functions: See `render`.
             on_problem: See `render`.
@@ -297,22 +298,22 @@ class PromptFile:
 
         The template takes `input` (the user's message: text, a message, or a list of them), and
         optionally `history` (a list of messages), `summary` (a string; it is fenced and labelled
-        as data) and `recalled` (text or messages; folded into the input). Text of the file and of
-        values is literal in it; variable functions are called once each time it is formatted,
-        asynchronous ones in asynchronous calls only. Fields of the Meta section are metadata of
-        its traces.
+        as data) and `recalled` (text or messages; merged into the input). Text from the file and
+        from values is literal. Variable functions are called once each time the prompt is
+        formatted, asynchronous ones only in asynchronous calls. The Meta section's fields are
+        metadata of its traces.
 
         Args:
-            sections: Titles in the order wanted; None takes all, as in the file.
-            history: Have a place for earlier messages.
-            volatile: Where sections with run-time variables stand. `"tail"`: fenced, as the first
-                text block of the user's message, so that all before it is the same text from turn
-                to turn and providers can reuse it. `"head"`: in the system message, in order.
+            sections: Titles in the desired order; None uses all, in the order of the file.
+            history: Whether to include a place for earlier messages.
+            volatile: Where sections with run-time variables go. `"tail"`: fenced, in the first
+                text block of the user's message, so that everything before it stays the same from
+                turn to turn and providers can cache it. `"head"`: in the system message, in order.
             include_titles: See `format`.
-            include_summary: Have a place for the summary, behind the system message.
+            include_summary: Whether to include a place for the summary, after the system message.
             strict: See `render`.
-            functions: See `render`; of all calls of this template.
-            on_problem: See `render`; not kept when the template is dumped.
+            functions: See `render`; they apply to all calls of this template.
+            on_problem: See `render`; lost when the template is dumped.
 
         Raises:
             ConfigError: See `render`.

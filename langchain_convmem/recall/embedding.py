@@ -70,7 +70,7 @@ def is_local(embeddings: Embeddings) -> bool:
 
 
 class JointEmbeddings(Embeddings):
-    """Two embedders side by side: each text has both unit vectors, one after the other.
+    """Two embedders side by side: a text gets both unit vectors, concatenated.
 
     The cosine of two texts is the mean of both embedders'. As thread-safe as they are.
     """

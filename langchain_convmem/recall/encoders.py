@@ -244,7 +244,7 @@ def _make_vector(word: int) -> Array:
 
 
 class HashEmbeddings(LocalEmbeddings):
-    """Embeds by the words of a text alone: texts are as near as they share words. For tests.
+    """Embeds texts by their words: the more words two texts share, the closer they are. For tests.
 
     A vector has 256 components and unit length, and is the sum of one vector per word, made of the
     word's hash; a blank text has the zero vector. Words are folded and reduced to their

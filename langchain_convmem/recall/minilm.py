@@ -48,17 +48,17 @@ def _load() -> MiniLMNetwork:
 class MiniLMEmbeddings(LocalEmbeddings):
     """Sentence embeddings by all-MiniLM-L6-v2 that need no key, no network and no server.
 
-    Made for English, where it finds a little more than `UniversalSentenceEmbeddings`, and takes
-    four times as long. A vector has 384 components (float32) and unit length; a text without
-    tokens has the zero vector. Of a long text the first 256 tokens count. Queries and documents
-    are embedded alike. What else is embedded at the same time changes a vector by rounding alone.
+    Made for English, where it finds slightly more than `UniversalSentenceEmbeddings` but takes four
+    times as long. A vector has 384 components (float32) and unit length; a text without
+    tokens has the zero vector. Only the first 256 tokens of a text count. Queries and documents are
+    embedded alike. Other texts in the same batch change a vector only by rounding.
 
     The weights are read on first use, once per process; every instance shares them. Thread-safe;
-    many texts at once use every processor. Pickles without the weights.
+    large batches use all processors. Pickles do not contain the weights.
     """
 
     fingerprint = _FILES.make_fingerprint("minilm")
-    """Name of the files' content: equal fingerprints mean equal vectors."""
+    """Identifies the files' content: equal fingerprints mean equal vectors."""
     encoder = LocalEncoder(_load)
 
 

@@ -61,39 +61,37 @@ _NAMES = frozenset({"speaker", "session"})
 
 
 class RecallOptions(TypedDict, total=False):
-    """The keywords of `LineRecall.recall`; all are optional.
+    """Keywords of `LineRecall.recall`; all are optional.
 
     Attributes:
         k: Number of blocks; fewer if there are not enough lines.
-        max_tokens: Budget of all blocks, headers included. With `k`: at most so many blocks.
-            Neither: what the settings say, else 1000.
-        threshold: Cosine similarity that a hit must surpass, up to 1; -1: every line may be a hit;
-            "auto": every line too, but nothing is found where the question is not related to
-            anything; None: what the settings say, which is "auto" within a budget and none for `k`
-            alone.
-        within: Only this thread of the owner.
-        exclude: Positions of entries, by thread, that must not come back, such as those a model
-            already sees.
-        filter: By name the value that a line must have, or a list of values of which it must have
-            one: `speaker`, `role`, `session`, `thread_id`, `user_id`, `trust`, or a key of the
-            message's `additional_kwargs`. A line without such a name does not match.
-        since: Only lines from this time on: a datetime with its zone, or milliseconds since the
+        max_tokens: Token budget of all blocks, headers included. With `k`, at most `k` blocks.
+            If neither is set, the settings apply, or else 1,000.
+        threshold: Cosine similarity that a match must exceed, up to 1; -1 accepts every line.
+            "auto" does, too, but finds nothing if the question is related to no line. None uses the
+            settings, which mean "auto" with a token budget, and no threshold with `k` alone.
+        within: Search only this thread of the owner.
+        exclude: Positions of entries, by thread, to leave out, such as those that a model already
+            sees.
+        filter: For each name, the value that a line must have, or a list of accepted values. Names
+            are `speaker`, `role`, `session`, `thread_id`, `user_id`, `trust`, and keys of the
+            message's `additional_kwargs`. A line without the name does not match.
+        since: Only lines from this time on: a datetime with a time zone, or milliseconds since the
             epoch.
         until: Only lines before this time.
         ranking: How many matches to report, whether selected or not; 20 by default.
-        buffer: The thread of the owner whose relevance buffer takes in what is found; it comes back
-            in `Recall.buffer`, also where the question is blank. None, or settings whose
-            `buffer_size` is 0: no buffer.
-        remember: Whether the buffer is written; what comes back is the same.
-        before: What the user said just before, from which a short follow-up such as "and hers?"
+        buffer: The owner's thread whose relevance buffer gets the blocks found; `Recall.buffer`
+            returns the buffer, even for a blank question. There is no buffer if this is None or
+            `buffer_size` is 0 in the settings.
+        remember: Whether to write the buffer; the result is the same.
+        before: The user's previous message, from which a short follow-up such as "and hers?"
             borrows its topic.
-        now_ms: When the question is asked, milliseconds since the epoch; None: now. From it is
-            counted what "last week" means and how long ago a block was said.
-        wait_s: How long to wait at most, in seconds, until all lines are embedded; 30 by default.
-            Those that are not yet embedded then are found by their words, and a problem of the
-            answer says so.
-        settings: Instead of the recall's own.
-        count_text: Counts the tokens of a text; by default the estimate of this package.
+        now_ms: When the question is asked, in milliseconds since the epoch; None means now. It is
+            the basis of relative dates such as "last week" and of the ages of blocks.
+        wait_s: How long to wait, in seconds, until all lines are embedded; 30 by default. After
+            that, the remaining lines are matched by words, and a problem of the result says so.
+        settings: Settings to use instead of the recall's own.
+        count_text: Counts the tokens of a text; by default, this package's estimate.
     """
 
     k: int | None
@@ -116,26 +114,26 @@ class RecallOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallSettings:
-    """What a recall goes by, and how much of a dialogue it shows.
+    """How recall compares lines, and how much of a dialogue it returns.
 
     Attributes:
-        cosine_only: Whether lines are compared by the cosine of their vectors alone. Otherwise the
-            words they share with the question count too, the lines around them, who said them and
-            when, and whether something later takes their place.
-        k: Blocks to return where the call names neither `k` nor `max_tokens`.
-        max_tokens: Budget where the call names neither; None without `k`: 1,000.
-        threshold: Cosine similarity that a hit must surpass; -1 lets every line be one; "auto" too,
-            but finds nothing where the question is not related to anything; None is "auto" in
-            answers within a budget, and -1 in others.
-        window: Lines on each side of a hit in answers of k blocks; or a pair, how many before it
-            and how many after it.
-        budget_window: The same in answers within a budget.
-        refill: Whether k counts blocks: hits further down take the room of those whose windows
-            merged. False: k counts hits, and blocks may be fewer.
-        age_in_header: Whether a block's header also gives its age.
-        cross_sessions: Whether windows may cross the borders of sessions (never of threads).
-        buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
-            questions find nothing; the oldest leave first. 0: none but those just found.
+        cosine_only: Whether to compare lines only by the cosine similarity of their vectors.
+            Otherwise, shared words, neighbouring lines, speakers, times and later statements count,
+            too.
+        k: Number of blocks to return if the call sets neither `k` nor `max_tokens`.
+        max_tokens: Token budget if the call sets neither. None means 1,000 unless `k` is set.
+        threshold: Cosine similarity that a match must exceed; -1 accepts every line. "auto" does,
+            too, but finds nothing if the question is related to no line. None means "auto" with a
+            token budget, and -1 with `k`.
+        window: Lines to include on each side of a match if `k` is used: a number, or a pair of
+            numbers for before and after.
+        budget_window: The same if a token budget is used.
+        refill: Whether `k` counts blocks: if windows merge, further matches fill the places. If
+            False, `k` counts matches, and there may be fewer blocks.
+        age_in_header: Whether a block's header also shows its age.
+        cross_sessions: Whether windows may cross session borders (never thread borders).
+        buffer_size: Number of recalled blocks that the model keeps seeing in a thread, even if
+            later questions find nothing; the oldest drop out first. 0 keeps only those just found.
     """
 
     cosine_only: bool = False

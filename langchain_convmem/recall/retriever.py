@@ -29,15 +29,15 @@ _CALL = ("k", "max_tokens", "threshold", "filter", "since", "until")
 class DialogLineRetriever(BaseRetriever):
     """Retrieves verbatim dialog lines, one `Document` per block of neighbouring lines.
 
-    With `user_id` all threads of that user are searched, or with `thread_id` too just that one;
-    without `user_id` the anonymous thread `thread_id`; with `user_ids` all their threads. A
-    call's `k` or `max_tokens` takes the place of both fields; its `threshold`, `filter`, `since`
-    and `until` each take the place of their own.
+    With `user_id`, it searches all threads of that user, or only one with `thread_id`. Without
+    `user_id`, it searches the anonymous thread `thread_id`; with `user_ids`, all their threads. A
+    call's `k` or `max_tokens` replaces both fields; its `threshold`, `filter`, `since` and `until`
+    replace the fields with the same names.
 
     A document's `page_content` is a date header and `Speaker: text` lines in the order of the
-    dialogue. Its `metadata` holds plain values: `line_ids`, `thread_id`, `user_id`, `positions`,
-    `time` (ISO 8601, of the best hit), `session`, `speakers`, `trust` (that of each line, each
-    once), `similarity`, `relevance`, `why`.
+    dialogue. Its `metadata` contains plain values: `line_ids`, `thread_id`, `user_id`, `positions`,
+    `time` (ISO 8601, of the best match), `session`, `speakers`, `trust` (the distinct trust classes
+    of the lines), `similarity`, `relevance`, `why`.
     """
 
     model_config = ConfigDict(
@@ -48,32 +48,32 @@ class DialogLineRetriever(BaseRetriever):
     recall: DialogRecall = Field(exclude=True, repr=False)
     """Finds the lines; shared by all copies of the retriever."""
     user_id: str | None = None
-    """Whose lines."""
+    """The user whose lines are searched."""
     thread_id: str | None = None
     """Only this thread."""
     user_ids: frozenset[str] | None = None
-    """The lines of all these users together, instead of `user_id` and `thread_id`.
+    """Search the lines of all these users together, instead of `user_id` and `thread_id`.
 
-    For a bot that learns across people: whoever asks reads what all of them said.
+    For a bot shared by several people: the person asking sees what all of them said.
     """
     k: int | None = Field(default=None, ge=1)
-    """Exactly so many documents, as long as there are lines enough."""
+    """Number of documents; fewer if there are not enough lines."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Budget of all documents together, headers included."""
+    """Token budget of all documents together, headers included."""
     threshold: Annotated[float, Field(ge=-1, le=1)] | Literal["auto"] | None = None
-    """Cosine similarity that a hit must surpass; None and -1 let every line be one.
+    """Cosine similarity that a match must exceed; None and -1 accept every line.
 
-    With "auto" every line may be one too, but nothing is found where the question is not related to
-    anything that was said.
+    "auto" accepts every line, too, but finds nothing if the question is related to no line.
     """
     filter: Mapping[str, Any] | None = None
-    """By name the value that a line must have, or several of which it must have one.
+    """For each name, the value that a line must have, or a list of accepted values.
 
     Names are `speaker`, `role`, `session`, `thread_id`, `user_id`, `trust` and the keys of a
     message's `additional_kwargs`.
     """
     since: datetime | int | None = None
-    """Only lines from this time on: a datetime with its zone, or milliseconds since the epoch."""
+    """Only lines from this time on: a datetime with a time zone, or milliseconds since the
+    epoch."""
     until: datetime | int | None = None
     """Only lines before this time."""
 
@@ -105,7 +105,7 @@ class DialogLineRetriever(BaseRetriever):
         """Refuse invalid fields.
 
         Raises:
-            ConfigError: If there are such; the message names them.
+            ConfigError: If a field is invalid; the message names it.
         """
         make_scope(self._resolve_owners(), filter=self.filter, since=self.since, until=self.until)
 

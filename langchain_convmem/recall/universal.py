@@ -119,15 +119,15 @@ class UniversalSentenceEmbeddings(LocalEmbeddings):
     Arabic, Chinese (both scripts), Dutch, English, French, German, Italian, Japanese, Korean,
     Polish, Portuguese, Russian, Spanish, Thai and Turkish: a question in one of them finds lines in
     another. A vector has 512 components (float32) and unit length; a text without tokens has the
-    zero vector. Of a long text the first 1,024 tokens count. Queries and documents are embedded
-    alike. What else is embedded at the same time changes a vector by rounding alone.
+    zero vector. Only the first 1,024 tokens of a text count. Queries and documents are embedded
+    alike. Other texts in the same batch change a vector only by rounding.
 
     The files come with the package and are read on first use, once per process; every instance
-    shares them. Thread-safe; many texts at once use every processor. Pickles without the weights.
+    shares them. Thread-safe; large batches use all processors. Pickles do not contain the weights.
     """
 
     fingerprint = FINGERPRINT
-    """Name of the files' content: equal fingerprints mean equal vectors."""
+    """Identifies the files' content: equal fingerprints mean equal vectors."""
     encoder = LocalEncoder(_load)
 
 

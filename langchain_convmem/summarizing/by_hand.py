@@ -53,7 +53,7 @@ aresummarize = to_async(resummarize)
 
 
 def summary_record(memory: Any, thread_id: str, *, user_id: str | None = None) -> SummaryRecord:
-    """Return what became of every fact that the summaries of a thread stand for.
+    """Return the current place of each fact covered by a thread's summaries.
 
     Read from the whole log, so it is what a full reading finds, however many summaries there were:
     told by a summary, listed by one, or left to the log and to recall. Works without a summarizer,

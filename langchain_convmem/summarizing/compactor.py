@@ -388,16 +388,16 @@ class SummaryCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryReport(SummaryCounts):
-    """What came of an attempt to compact a thread.
+    """The result of an attempt to compact a thread.
 
     Attributes:
         key: The thread.
         outcome: What happened.
-        summary: The entry that was written, if one was; of several, the last.
-        problem: Why nothing was written, in one sentence; empty if there is nothing to say.
-        is_outage: Whether that is because the summariser raised an error instead of answering.
-        missing_sections: Headings of the template that the summary does not have.
-        doubted: Sentences of the text that the judge of the settings found unsupported.
+        summary: The entry that was written, if any; the last one if there are several.
+        problem: Why nothing was written, in one sentence; empty if there was no problem.
+        is_outage: Whether the reason is that the summarizer raised an error.
+        missing_sections: Required headings that the summary does not have.
+        doubted: Sentences that the judge found unsupported.
     """
 
     key: ThreadKey
@@ -452,15 +452,15 @@ def _join_reports(reports: Sequence[SummaryReport]) -> SummaryReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryEvent(SummaryCounts):
-    """Something that happened to the summaries of a thread: counts, and nothing that was said.
+    """An event concerning the summaries of a thread: counts, without message text.
 
     Attributes:
         key: The thread.
-        kind: `compacted`: a summary was written. `failed`: no summary came about, and the thread
-            rests, longer after each further failure; until then nothing more is told of it.
-        problem: For `failed`: why, in one sentence.
-        missing_sections: How many sections of the template were left out.
-        doubted: How many sentences the judge of the settings found unsupported.
+        kind: `compacted`: a summary was written. `failed`: no summary was written, and the memory
+            waits before it tries again, longer after each further failure.
+        problem: For `failed`, the reason in one sentence.
+        missing_sections: How many required sections were left out.
+        doubted: How many sentences the judge found unsupported.
     """
 
     key: ThreadKey

@@ -103,39 +103,39 @@ class Size:
 class SummarySettings:
     """When and how a thread is compacted.
 
-    What is measured is the part of the conversation that no summary covers yet; system messages
-    and the summary itself do not count. High and low mark are far apart, so that compaction is
-    rare and what a model reads begins alike in between.
+    Sizes are those of the part of the conversation that no summary covers; system messages and the
+    summary itself do not count. Keep `trigger` and `keep` far apart, so that compactions are rare
+    and the beginning of the context stays the same in between.
 
     Attributes:
-        trigger: The high mark: from here on a compaction is due. The form is that of LangChain's
+        trigger: The size from which a compaction is due, in the form used by LangChain's
             `SummarizationMiddleware`.
-        keep: The low mark: so much of the latest conversation stays as it was said. The question
-            that waits for an answer and an open tool loop stay in any case. It must be less than
-            `trigger`. None: a third of `trigger`, at most 2,000 tokens.
-        window_tokens: Size of the model's window, for marks in fractions of it; None is that of the
-            chain's model where LangChain has a profile of it, and else 16,000.
-        max_summary_tokens: How long a summary should be at most, its list of details not counted.
-            Of a short stretch a shorter one is asked for: a tenth of it.
-        facts_tokens: How long the list of details may be that stands beside a summary: amounts,
-            times, dates, ids, links and speakers that the text leaves out. 0: no list.
-        tree_tokens: How much a model reads of all summaries together. What is more is put under
-            parents, made by rule of sentences of the summaries below. None: three summaries of
+        keep: How much of the latest conversation stays unchanged; less than `trigger`. A question
+            that waits for an answer and an open tool loop always stay. None means a third of
+            `trigger`, at most 2,000 tokens.
+        window_tokens: Size of the model's window, for fractions. None uses LangChain's profile of
+            the chain's model, or else 16,000.
+        max_summary_tokens: Maximum length of a summary without its list of details. For a short
+            stretch, a tenth of its length is requested.
+        facts_tokens: Maximum length of the list next to a summary: amounts, times, dates, ids,
+            links and speakers that the text leaves out. 0 means no list.
+        tree_tokens: Maximum length of all summaries that a model reads together. Beyond that, the
+            oldest get a parent, made by rules from their sentences. None means three summaries of
             full length, with their lists.
-        fan_out: How many summaries stand under one parent at most.
-        retries: How often a summariser is asked again where it wrote no summary.
-        input_tokens: How much a summariser reads at once; more is summarised in parts first.
-        lease_s: How long one process may work on a summary before another one takes over.
-        first_pause_s: How long a thread rests after a failure; it doubles with each further one,
-            up to an hour.
-        instructions: What a summariser is asked besides, in the application's words. The rules that
-            the transcript is data, and how long a summary is, stay.
-        sections: Headings that a summary has, in this order; what it leaves out is reported.
-        judge: Asked which sentences of a summary what was said does not support: a chat model,
-            another Runnable or a function. One call for a summary. What it names is marked in the
-            report, and stays in the summary. None: nothing is marked.
-        token_counter: Counts the tokens of messages; None is the memory's own, which without a
-            memory is the estimate of this package.
+        fan_out: Maximum number of summaries under one parent.
+        retries: How often to ask the summarizer again if it wrote no summary.
+        input_tokens: How much a summarizer reads at once; longer parts are summarised in pieces.
+        lease_s: How long one process may work on a summary before another may take over.
+        first_pause_s: How long to wait after a failure; each further failure doubles it, up to an
+            hour.
+        instructions: The application's own instructions, added to those of the package, which say
+            that the transcript is data and how long the summary may be.
+        sections: Headings that a summary must have, in this order; missing ones are reported.
+        judge: Lists sentences of a summary that the messages do not support: a chat model, another
+            Runnable or a function. It is called once per summary. The sentences are marked in the
+            report and stay in the summary. None marks nothing.
+        token_counter: Counts the tokens of messages. None uses the memory's counter, or this
+            package's estimate if there is no memory.
     """
 
     trigger: Trigger = ("tokens", 6000)

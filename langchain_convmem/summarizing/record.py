@@ -38,7 +38,7 @@ class RecordedFact:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SummaryRecord:
-    """All facts that the summaries of a thread stand for, each once.
+    """All facts that a thread's summaries cover, each once.
 
     `str()` and `repr()` count them by kind, and quote nothing.
 

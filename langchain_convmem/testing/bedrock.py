@@ -43,7 +43,7 @@ _EXCEPTIONS = {
 
 
 class BedrockConverseServer(LoopbackServer):
-    """Bedrock's conversations and embeddings on 127.0.0.1, for the time of a `with` block.
+    """Serves Bedrock's conversations and embeddings on 127.0.0.1 during a `with` block.
 
     Leaving the block closes every connection and joins every thread; an exception that `reply`
     raised is raised again there, unless the block itself failed. Any credentials will do: the

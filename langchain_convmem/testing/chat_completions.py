@@ -29,7 +29,7 @@ STREAM_END = b"data: [DONE]\n\n"
 
 
 class ChatCompletionsServer(LoopbackServer):
-    """An OpenAI-compatible service on 127.0.0.1, for the time of a `with` block.
+    """An OpenAI-compatible service on 127.0.0.1 during a `with` block.
 
     Leaving the block closes every connection and joins every thread; an exception that `reply`
     raised is raised again there, unless the block itself failed. Safe to use from several threads.

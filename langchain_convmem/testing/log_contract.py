@@ -197,7 +197,7 @@ def read_backwards(entries: Sequence[Entry], plan: ReadPlan, *, page: int) -> li
 
 
 class MessageLogContract(ABC):
-    """The tests of a message log; give `make_log` and declare what the log can do.
+    """The tests for message logs; define `make_log` and declare what the log can do.
 
     What a log does not declare is skipped, and the skip says so.
 

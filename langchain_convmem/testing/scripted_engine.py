@@ -26,7 +26,7 @@ SessionReply: TypeAlias = str | BaseException | Callable[[str], str]
 
 
 class ScriptedEngine:
-    """A `TextEngine` for tests, whose sessions write what a script says. Thread-safe.
+    """A `TextEngine` for tests whose sessions follow a script. Thread-safe.
 
     Example:
         ```python
@@ -166,7 +166,7 @@ class ScriptedEngine:
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """What a session did.
+    """An action of a session.
 
     Attributes:
         action: What.
@@ -185,7 +185,7 @@ class SessionEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFault:
-    """An error at one point, once.
+    """An error that is raised once, at a given point.
 
     Attributes:
         at: What fails.
@@ -202,14 +202,14 @@ class SessionFault:
 
 
 class SessionMisuseError(AssertionError):
-    """The code under test broke the protocol of sessions."""
+    """The code under test used a session incorrectly."""
 
 
 # -- Its sessions ---------------------------------------------------------------------------------
 
 
 class ScriptedSession:
-    """A `ModelSession` of a `ScriptedEngine`, with the abilities that the engine was told to give.
+    """A `ModelSession` of a `ScriptedEngine`, with the abilities that the engine sets.
 
     Raises `SessionMisuseError` if it is used by two callers at once, after it was closed, or, but
     for `rewind`, `reset` and `close`, after an error or a decode that was left early.

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ScriptedToolCall:
-    """One call the scripted assistant makes.
+    """A tool call of the scripted service.
 
     Attributes:
         name: Name of the tool.
@@ -41,7 +41,7 @@ class ScriptedToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedError:
-    """An error the scripted service answers.
+    """An error that the scripted service returns.
 
     Attributes:
         status: HTTP status, 400 to 599.
@@ -63,7 +63,7 @@ class ScriptedError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedReply:
-    """What the scripted assistant answers.
+    """A reply of the scripted service.
 
     Attributes:
         text: Its text; streamed word by word.
@@ -107,7 +107,7 @@ ReplySource: TypeAlias = Reply | Sequence[Reply] | Callable[[dict[str, Any]], Re
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """One request for a reply, refused ones included.
+    """A request for a reply, including refused ones.
 
     Attributes:
         headers: By lower-case name.

@@ -67,13 +67,13 @@ _PROBED = (
 
 
 class ChatTemplate:
-    """A chat template in the dialect of Hugging Face, run in a sandbox.
+    """A Hugging Face chat template, run in a sandbox.
 
     `render` writes a whole prompt. `start` begins a conversation whose prompts are compared with
-    what the model's session really received, so that it is sent only what is new.
+    what the model's session actually received, so that only new text is sent.
 
-    Messages are LangChain messages, text (the user's), maps as templates know them, or pairs of
-    role and content. Bytes of images and sounds never reach a template.
+    Messages are LangChain messages, text (the user's), dicts as templates expect them, or pairs of
+    role and content. The bytes of images and audio never reach a template.
 
     Safe to share between threads; the states that `start` returns are not.
     """
@@ -93,18 +93,18 @@ class ChatTemplate:
 
         Args:
             source: The template.
-            name: What errors call it.
-            roles: What the template calls `user`, `assistant`, `system` or `tool`, where that
-                differs, such as `{"assistant": "model"}`.
-            limits: What it may use up.
-            now: What `strftime_now` tells; the clock by default. A conversation asks it once: a
-                prompt that changes at midnight would be another one.
-            control_tokens: Tokens of the model's tokenizer that no text of a message may become,
-                besides those that the template itself writes; see `control_tokens`.
-            **variables: What the template reads in every prompt, such as `bos_token`.
+            name: Its name in error messages.
+            roles: The template's names for `user`, `assistant`, `system` or `tool`, if they differ,
+                such as `{"assistant": "model"}`.
+            limits: Limits of size and work.
+            now: Returns the time for `strftime_now`; the clock by default. A conversation calls it
+                once, so that its prompt does not change at midnight.
+            control_tokens: Tokens of the model's tokenizer that text of messages must never form,
+                in addition to those that the template itself writes; see `control_tokens`.
+            **variables: Variables for every prompt, such as `bos_token`.
 
         Raises:
-            ChatTemplateError: If it is not a valid template; names the line.
+            ChatTemplateError: If the template is invalid; the error has the line.
         """
         self.source = source
         self.name = name
@@ -150,17 +150,17 @@ class ChatTemplate:
     def from_tokenizer_config(
         cls, config: str | Path | Mapping[str, Any], *, template: str | None = None, **options: Any
     ) -> ChatTemplate:
-        """Take a template and its special tokens from what Hugging Face keeps with a model.
+        """Read a template and its special tokens from a Hugging Face model's files.
 
         Args:
-            config: A `tokenizer_config.json`, the model's folder, or what the file says. Beside a
-                file without a template, `chat_template.jinja` is read.
-            template: Which one, where there are several; by default the one named `default`.
-            **options: See the constructor; they go before what the file says.
+            config: A `tokenizer_config.json`, the model's folder, or the file's content. If the
+                file has no template, `chat_template.jinja` next to it is read.
+            template: Which one, if there are several; by default the one named `default`.
+            **options: See the constructor; they override the file.
 
         Raises:
             OSError: If a file cannot be read.
-            ConfigError: If there is no such template; names those that there are.
+            ConfigError: If there is no such template; the message names the existing ones.
         """
         name, templates = "the tokenizer's chat template", None
         if not isinstance(config, Mapping):
@@ -186,16 +186,16 @@ class ChatTemplate:
 
     @classmethod
     def from_builtin(cls, name: str, **options: Any) -> ChatTemplate:
-        """Return a template of our own in the shape of a family of models.
+        """Return one of this package's templates for a family of models.
 
-        A model's own template, where there is one, is the better choice.
+        If a model has its own template, use that instead.
 
         Args:
             name: `chatml`, `gemma`, `llama3`, `mistral` or `qwen`.
             **options: See the constructor.
 
         Raises:
-            ConfigError: If there is none of that name.
+            ConfigError: If there is no template with that name.
         """
         if name not in BUILTINS:
             known = f"{sorted(BUILTINS)}; ChatTemplate(source) and .from_file(path) make others"
@@ -207,16 +207,16 @@ class ChatTemplate:
 
     @property
     def special_tokens(self) -> dict[str, str]:
-        """Special tokens that it was given, such as `eos_token`, by name."""
+        """The special tokens passed to it, such as `eos_token`, by name."""
         given = self._defaults.items()
         return {key: one for key, one in given if key.endswith("_token") and isinstance(one, str)}
 
     @cached_property
     def control_tokens(self) -> ControlTokens:
-        """What structures its prompts. In the text of a message all of it is broken up.
+        """The tokens that structure its prompts. They are broken up in the text of messages.
 
-        Found in what the template says and writes, in its special tokens, and in `control_tokens`
-        of the constructor.
+        They come from the template and its output, its special tokens, and the constructor's
+        `control_tokens`.
         """
         named = {*self._named_tokens, *self.special_tokens.values()}
         return ControlTokens.find(self._literals, self._probe(), named)
@@ -267,20 +267,20 @@ class ChatTemplate:
     ) -> str:
         """Return the whole prompt.
 
-        Control tokens in the text of messages get a blank inside, so that they are none; a warning
-        in the log says how many.
+        Control tokens in the text of messages get a space inside, which disables them; a log
+        warning reports their number.
 
         Args:
             messages: The conversation.
             tools: Maps, functions, `BaseTool` or pydantic classes.
-            add_generation_prompt: Whether the model is to write next.
-            continue_final_message: Whether it is to go on with the last message instead; that must
-                be text.
-            **variables: What else the template reads.
+            add_generation_prompt: Whether the model writes next.
+            continue_final_message: Whether the model continues the last message instead, which
+                must be text.
+            **variables: Other variables of the template.
 
         Raises:
-            ChatTemplateError: If the template refuses the messages; has its words.
-            InvalidMessageError: If a message cannot be shown to a template.
+            ChatTemplateError: If the template refuses the messages; the error has its message.
+            InvalidMessageError: If a message cannot be passed to a template.
         """
         found = self.seal_messages(self.convert_messages(messages, {}))
         given = self._collect_variables(tools, variables)
@@ -298,7 +298,7 @@ class ChatTemplate:
 
         Args:
             tools: See `render`.
-            **variables: What the template reads in all its turns.
+            **variables: Variables for all turns.
         """
         return RenderState(self, self._collect_variables(tools, variables))
 
@@ -538,7 +538,7 @@ Origin = Literal["prompt", "reply"]
 
 
 class RenderStats(NamedTuple):
-    """How the text of one turn came about.
+    """What one turn sent to its session, and why.
 
     Attributes:
         reused_chars: Code points that the session keeps.
@@ -557,7 +557,7 @@ class RenderStats(NamedTuple):
 
 
 class Increment(NamedTuple):
-    """What a session needs for the next turn.
+    """The text that a session needs for the next turn.
 
     Attributes:
         kept: Code points of its text that it keeps; what comes after them has to go first.

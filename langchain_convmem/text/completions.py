@@ -20,7 +20,7 @@ _TOO_LONG_STATUSES = (400, 413)
 
 
 class CompletionsEngine(KeptEngine):
-    """A model behind an OpenAI-compatible API for completions of text, as a `TextEngine`.
+    """A model behind an OpenAI-compatible text completion API, as a `TextEngine`.
 
     The service keeps nothing between calls: a session sends its whole text with every decode, so
     going back, cloning and resetting cost nothing, and a service that caches beginnings of prompts

@@ -34,7 +34,7 @@ _ID_LENGTH = 9
 
 
 class ReplyReader:
-    """Reads one reply. What its chunks add up to does not depend on how the text was cut.
+    """Reads one reply. The result does not depend on how the text was split.
 
     The text is `content`, always a `str`. What the model thought is
     `additional_kwargs["reasoning_content"]`, which `content_blocks` shows as a block of reasoning

@@ -24,7 +24,7 @@ _MERGED_OTHERWISE = {"id", "index", "model_provider", "output_version"}
 
 
 class Channel(NamedTuple):
-    """A part of a reply that is not its text.
+    """A part of a reply other than its text.
 
     Attributes:
         name: What it is called.
@@ -59,7 +59,7 @@ class ToolCallBlock(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyFormat:
-    """How the replies of a family of models are written.
+    """How a family of models writes replies.
 
     Attributes:
         name: What it is called.

@@ -75,13 +75,13 @@ class LimitExceededError(TemplateError):
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateLimits:
-    """What a template may use up.
+    """Limits of a template.
 
     Attributes:
-        max_source: Characters of the template; they decide how long it takes to compile.
+        max_source: Characters of the template, which limit its compile time.
         max_output: Characters of a prompt.
         max_work: Work of one rendering: 64 for each operation and each value, and four for each
-            character that it reads or makes.
+            character that it reads or writes.
     """
 
     max_source: int = 200_000

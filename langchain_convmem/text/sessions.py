@@ -22,7 +22,7 @@ from langchain_convmem.text.chat_template import ChatTemplate
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A picture or a sound within a prompt, at the place of its mark in the text."""
+    """A picture or sound in a prompt, at the position of its mark in the text."""
 
     kind: Literal["image", "audio"]
     data: bytes
@@ -35,7 +35,7 @@ Part: TypeAlias = str | Media
 
 @runtime_checkable
 class ModelSession(Protocol):
-    """The running state of a model: all that it has read and written.
+    """The state of a model: everything it has read and written.
 
     To write your own, derive from this class and define `prefill`, `decode` and `reset`. Their
     asynchronous forms call them in a thread.

@@ -24,7 +24,7 @@ from langchain_convmem.views.summaries import find_pins, translate_record
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What a copy did.
+    """The result of a copy.
 
     Attributes:
         owners: Whose entries were looked at.
@@ -52,7 +52,7 @@ def copy_log(
     owners: Iterable[Owner] | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> CopyReport:
-    """Copy everything that `source` holds into `target`; copying twice doubles nothing.
+    """Copy everything in `source` to `target`; copying again adds nothing twice.
 
     Messages, metadata, edits and summaries are kept, and the ids by which messages and turns are
     known, and so are the titles of threads. Ids of entries and positions are the other log's own.

@@ -59,7 +59,7 @@ def read_threads(
     thread_id: str | None = None,
     format: str | None = None,  # noqa: A002 - what it is called everywhere
 ) -> list[ImportedThread]:
-    """Return the threads of one file, checked to the last line; nothing is written.
+    """Return the threads in a file after checking all of it; nothing is written.
 
     Args:
         path: A file of any known format; or a zip or folder that ChatGPT or Claude delivered, of
@@ -189,7 +189,7 @@ def read_files(
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What became of a file.
+    """The result of importing a file.
 
     Attributes:
         path: The file.
@@ -221,7 +221,7 @@ def store_thread(
     user_id: str | None = None,
     drafting: DraftBuilder | None = None,
 ) -> int:
-    """Write a thread that was read from a file; writing it again doubles nothing.
+    """Write a thread that was read from a file; writing it again adds nothing.
 
     Messages are written in one batch; an exported thread entry by entry, edits and summaries
     included. Survives a crash of the process, not of the machine: import again after one.

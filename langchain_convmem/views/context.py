@@ -75,14 +75,14 @@ NOTED_TEXT = "Noted."
 
 @dataclass(frozen=True)
 class Context:
-    """What a model gets.
+    """The messages that a model gets.
 
     Attributes:
-        messages: Valid for the provider they were built for; fresh copies.
-        repairs: What had to be repaired, one sentence each; empty for a sound history.
-        positions: Positions of the entries that `messages` show.
-        is_whole: Whether the budget leaves nothing out of the entries that were read.
-        is_cut: Whether there are earlier messages that `messages` neither show nor summarise.
+        messages: New copies, valid for the provider they were built for.
+        repairs: One sentence for each repair; empty for an intact history.
+        positions: Positions of the entries that `messages` contain.
+        is_whole: Whether the budget left out none of the entries that were read.
+        is_cut: Whether there are earlier messages that `messages` neither contain nor summarise.
         token_counter: Counts `tokens`.
     """
 
@@ -95,7 +95,7 @@ class Context:
 
     @cached_property
     def tokens(self) -> int:
-        """Size of `messages` by the token counter, counted when it is first asked for."""
+        """The tokens of `messages`, counted on first access."""
         return self.token_counter(self.messages)
 
 

@@ -208,21 +208,20 @@ class OpenedSummary:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The answer to one recall.
+    """The result of a recall.
 
     Attributes:
         matches: Ranked lines, best first.
-        blocks: What was selected, best first; no line stands in two blocks.
+        blocks: The selected blocks, best first; no line is in two blocks.
         buffer: The thread's relevance buffer afterwards, newest first.
-        best_rejected: Relevance, a number, of the best line that was not selected, if any.
-        problems: What went wrong without stopping the recall: a failing embedder, lines that wait
-            for it, or a fixed threshold that no line surpasses, with the best cosine.
-        verdict: "answered" where a line of the blocks holds most of what the question asks about;
-            "related" where blocks come near it, yet what is asked may never have been said, such as
-            a cat's age where only its name is known; "nothing" without blocks. It counts words: a
-            fact that is told in other words than the question's is "related".
-        opened: In a turn, what folded summaries of its thread say to the question, in the order of
-            what they cover.
+        best_rejected: The relevance of the best line that was not selected, if any.
+        problems: Problems that did not stop the recall: a failing embedder, lines not yet embedded,
+            or a fixed threshold that no line exceeds, with the best cosine similarity.
+        verdict: "answered" if a line in the blocks contains most of the question's words; "related"
+            if the blocks come close but may not answer it, such as a cat's name if you ask for its
+            age; "nothing" without blocks. Because it counts words, a fact stated in different words
+            is only "related".
+        opened: In a turn, matching sentences from summaries under a parent, in thread order.
     """
 
     matches: tuple[LineMatch, ...]

@@ -302,15 +302,15 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A maximal run of one role, as the views show it.
+    """Consecutive messages of one role, as the views show them.
 
     Attributes:
         id: Id of its first entry; a placeholder's id is derived and the same in every process.
         role: The role of all its parts.
         contents: Text pieces of all parts, in order, blank ones left out.
         entries: The parts, in order; empty for a placeholder.
-        metadata: One `merged` mark per further part; timings of the first part win where both
-            set the same name; aux keys of later parts win.
+        metadata: One `merged` mark per further part. If parts set the same timing, the first wins;
+            if they set the same aux key, the last wins.
     """
 
     id: str

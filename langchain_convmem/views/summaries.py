@@ -79,7 +79,7 @@ def end_sentence(piece: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SummaryWindow:
-    """The turns that the next summary must cover, as they were when it was asked for.
+    """The turns that the next summary must cover, as they were when the window was taken.
 
     A value: taking one changes nothing, and what arrives afterwards does not change it. `str()` of
     it is its `format()`.

@@ -76,12 +76,12 @@ class Access:
     def __post_init__(self) -> None:
         """Refuse what would leave a door open."""
         if self.user_tokens and (self.token is not None or self.user_id is not None):
-            msg = "a file of tokens names the users; leave out --token and --user beside it"
+            msg = "a tokens file names the users; do not combine it with --token or --user"
             raise ConfigError(msg)
         if not (self.has_tokens or is_loopback(self.host)):
             msg = (
-                f"--host {self.host} lets other machines in; add --token or --tokens, or listen "
-                "on 127.0.0.1"
+                f"--host {self.host} lets other machines connect; add --token or --tokens, or "
+                "listen on 127.0.0.1"
             )
             raise ConfigError(msg)
         for token in (self.token, *self.user_tokens.values()):
@@ -160,7 +160,7 @@ def read_user_tokens(path: str) -> dict[str, str]:
         lines = Path(path).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError(f"the file of tokens {path} cannot be read: {reason}") from error
+        raise ConfigError(f"the tokens file {path} cannot be read: {reason}") from error
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -168,12 +168,12 @@ def read_user_tokens(path: str) -> dict[str, str]:
             continue
         user, _, token = text.rpartition(" ")
         if not user.strip():
-            raise ConfigError(f"{path}, line {number}: expected a user, a blank and a token")
+            raise ConfigError(f"{path}, line {number}: expected a user, a space and a token")
         if user.strip() in found or token in found.values():
-            raise ConfigError(f"{path}, line {number}: a user or a token stands here twice")
+            raise ConfigError(f"{path}, line {number}: this user or token appears twice")
         found[user.strip()] = token
     if not found:
-        raise ConfigError(f"the file of tokens {path} names no user")
+        raise ConfigError(f"the tokens file {path} names no user")
     return found
 
 
@@ -234,7 +234,7 @@ class Guard:
         host = headers.get("host", "")
         if not self._access.check_host(host):
             return PlainTextResponse(
-                f"This server does not go by the name {describe_value(host)}. Call it by the "
+                f"This server does not accept the host name {describe_value(host)}. Use the "
                 "address that it printed, or start it with --allow-host.",
                 status_code=421,
             )

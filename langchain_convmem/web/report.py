@@ -101,10 +101,10 @@ async def _list_rows(reader: ThreadReader, user_id: str, thread_id: str | None) 
         found, _ = await reader.list_threads(user_id, archived=is_archived, most=_ALL)
         rows += found
     if not rows:
-        raise ConfigError(f"there is nothing of user {user_id!r}; 'convmem threads' lists threads")
+        raise ConfigError(f"user {user_id!r} has no messages; 'convmem threads' lists threads")
     kept = [row for row in rows if thread_id in (None, row.place.thread_id)]
     if not kept:
-        msg = f"user {user_id!r} has no thread {thread_id!r}; 'convmem threads' lists what there is"
+        msg = f"user {user_id!r} has no thread {thread_id!r}; 'convmem threads' lists threads"
         raise ConfigError(msg)
     return kept
 

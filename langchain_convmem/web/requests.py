@@ -64,7 +64,7 @@ class Attachment(BaseModel):
             return {"type": "file", "base64": self.data, **named}
         if self.type == "text":
             return {"type": "text", "text": f"{self.name}:\n\n{self.data}"}
-        raise ConfigError(f"{self.name!r} is not a text, PDF or picture ({', '.join(PICTURES)})")
+        raise ConfigError(f"{self.name!r} is not text, a PDF or a picture ({', '.join(PICTURES)})")
 
 
 _ATTACHMENTS = TypeAdapter(list[Attachment])
@@ -103,7 +103,7 @@ def find_place(request: Request, named: Mapping[str, str] | None = None) -> Thre
         raise ConfigError("this is another user's memory")
     user = fixed or asked
     if not user:
-        raise ConfigError("say whose memory to show: choose a user")
+        raise ConfigError("choose a user whose memory to show")
     place = ThreadPlace(user, source.get("thread") or None)
     ThreadKey(user, place.thread_id or "-")  # refuses what cannot be an id
     return place
@@ -129,7 +129,7 @@ async def read_form(request: Request) -> Form:
     async for piece in request.stream():
         body += piece
         if len(body) > _MOST_FORM:
-            raise ConfigError("this is too long: a message may take 16 MB, with its files")
+            raise ConfigError("the message is too long; the limit is 16 MB, including files")
     try:
         text = body.decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50)

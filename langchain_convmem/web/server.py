@@ -110,7 +110,7 @@ async def _show_error(request: Request, error: Exception) -> Response:
 
 async def _show_missing(request: Request, error: Exception) -> Response:
     del error
-    message = "There is no such page."
+    message = "This page does not exist."
     return HTMLResponse(render_page("error.html", message=message, theme=get_theme(request)), 404)
 
 
@@ -334,7 +334,7 @@ class WebChat:
         message_id = request.query_params.get("message", "")
         found = await self.reader.explain(place.key, message_id)
         if found is None:
-            raise ConfigError("this message is not there any more; load the page again")
+            raise ConfigError("this message no longer exists; reload the page")
         return self._render(request, "why.html", place, found=found)
 
     async def show_summaries(self, request: Request) -> Response:
@@ -350,7 +350,7 @@ class WebChat:
         )
 
     async def show_profile(self, request: Request) -> Response:
-        """Show what is known of a user, in their own words."""
+        """Show what is known about a user, in their own words."""
         place = find_place(request)
         profile = await self.memory.aprofile(place.user_id)
         is_used = get_turn_memory(self.memory).get_profile_budget(TurnOptions()) > 0
@@ -360,7 +360,7 @@ class WebChat:
         )
 
     async def decide(self, request: Request) -> Response:
-        """Pin, retract or restore an item of what is known of a user."""
+        """Pin, retract or restore an item of a user's profile."""
         form, place = await read_placed_form(request)
         profile = await self.memory.aprofile(place.user_id)
         decisions = {
@@ -416,7 +416,7 @@ class WebChat:
         entry = await self._find_entry(find_place(request), request.query_params.get("message", ""))
         found = dict(list_pictures(entry.message)).get(read_number(request, "block") or 0)
         if found is None:
-            raise ConfigError("this picture is not there any more; load the page again")
+            raise ConfigError("this picture no longer exists; reload the page")
         data = base64.b64decode(found.data)
         return Response(data, media_type=found.type, headers={"Cache-Control": "private"})
 
@@ -425,7 +425,7 @@ class WebChat:
         form, place = await read_placed_form(request)
         entry = await self._find_entry(place, form.require("message"))
         if entry.role != "user" or entry.message is None:
-            raise ConfigError("only what the user said can be answered anew")
+            raise ConfigError("only a user's message can be answered again")
         settings = await self.reader.read_settings(place.key)
         question = HumanMessage(**{**entry.message.model_dump(), "id": entry.message_id})
         return _send_events(self.replies.start(place.key, question, settings))
@@ -439,7 +439,7 @@ class WebChat:
     async def _find_entry(self, place: ThreadPlace, message_id: str) -> Entry:
         found = await self.memory.log.afind(place.key, [message_id])
         if not found:
-            raise ConfigError("this message is not there any more; load the page again")
+            raise ConfigError("this message no longer exists; reload the page")
         return found[-1]
 
     async def follow_reply(self, request: Request) -> Response:
@@ -456,7 +456,7 @@ class WebChat:
     # -- taking back, forking, naming -------------------------------------------------------------
 
     async def undo(self, request: Request) -> Response:
-        """Take the last exchange back."""
+        """Undo the last exchange."""
         _, place = await read_placed_form(request)
         history = self.memory.history(place.key.thread_id, user_id=place.user_id)
         undone = await history.aundo()
@@ -464,7 +464,7 @@ class WebChat:
         return JSONResponse({"undone": sum(len(turn.entries) for turn in undone)})
 
     async def redo(self, request: Request) -> Response:
-        """Bring back what was taken back last."""
+        """Restore what was undone last."""
         _, place = await read_placed_form(request)
         history = self.memory.history(place.key.thread_id, user_id=place.user_id)
         done = await history.aredo()
@@ -604,7 +604,7 @@ class WebChat:
         place = find_place(request)
         job = self.imports.find(place.user_id, request.query_params.get("job", ""))
         if job is None:
-            raise ConfigError("this import is not known any more; import the file again")
+            raise ConfigError("this import is no longer known; import the file again")
         return JSONResponse(job.encode())
 
     async def export_lines(self, request: Request) -> Response:

@@ -114,7 +114,7 @@ class ThreadPage:
         messages: The latest, in order.
         has_earlier: Whether the thread has more before them.
         origin: The thread that it was forked from, and the last message taken along.
-        can_redo: Whether something that was taken back can be brought back.
+        can_redo: Whether something that was undone can be restored.
         is_archived: Whether the thread was put away.
         is_named: Whether people gave it its title.
     """
@@ -411,7 +411,7 @@ class ThreadReader:
             version = None if found is None else found.version
             if await log.aset_state(key, SETTINGS_DOCUMENT, dict(settings), expected=version):
                 return
-        raise ConfigError("others change the settings of this thread all the time; try again")
+        raise ConfigError("other requests keep changing the settings of this thread; try again")
 
     # -- search -----------------------------------------------------------------------------------
 

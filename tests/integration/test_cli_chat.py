@@ -237,7 +237,7 @@ def texts(db, thread_id="t1"):
 def test_undo_takes_back_and_retry_asks_again(chat, db, model):
     model(["One"], ["Two"], ["Three"])
     code, out, _ = chat("Hi", "/undo", "Ho", "/retry")
-    assert (code, out) == (0, "One\ntaken back: Hi\nTwo\nThree\n")
+    assert (code, out) == (0, "One\nundone: Hi\nTwo\nThree\n")
     assert texts(db) == ["Ho", "Three"]
 
 
@@ -252,7 +252,7 @@ def test_nothing_is_taken_back_where_nothing_was_said(chat, model, line):
     model()
     code, _, err = chat(line)
     assert code == 1
-    assert "in this thread" in err
+    assert "this thread has no" in err
 
 
 def test_threads_are_listed_titled_and_changed(chat, db, model):
@@ -279,7 +279,7 @@ def test_why_says_what_was_recalled_for_the_last_message(chat, model):
 
 def test_forgetting_is_confirmed_by_a_person_only(person, chat, db, model):
     model(["One"], ["Two"], ["Three"])
-    assert "nobody is there to confirm" in chat("Hi", "/forget last")[2]
+    assert "needs a terminal to confirm" in chat("Hi", "/forget last")[2]
     person("Ho", "/forget last", "n", "/forget last", "y")
     assert texts(db) == ["Hi", "One"]
     person("/forget thread", "y")
@@ -311,7 +311,7 @@ def test_recall_finds_lines_that_hold_all_words(chat, model, convmem):
     assert "  Tools" in out
     code, out, _ = convmem("recall", "--words", "ladder", "--thread", "a", "-k", "1", "--json")
     assert [one["text"] for one in json.loads(out)] == ["A ladder, fine."]
-    assert convmem("recall", "--words", "zebra")[:2] == (1, "no line holds all of these words\n")
+    assert convmem("recall", "--words", "zebra")[:2] == (1, "no line contains all of these words\n")
 
 
 def test_the_log_is_that_of_the_latest_thread(chat, model, convmem):

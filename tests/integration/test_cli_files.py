@@ -56,7 +56,7 @@ def test_a_copy_takes_the_place_of_the_file(convmem, db, tmp_path):
     assert (code, err) == (0, "")
     entries, fetched, kept = out.splitlines()
     assert (entries, fetched) == (f"{db}: 3 entries", f"taken from {copy}: 1 entry")
-    assert kept.startswith(f"what was there before: {db}.2")
+    assert kept.startswith(f"old file: {db}.2")
     with SQLiteLog(db) as log:
         assert list_texts(log.entries(KEY))[1:] == ["another", "later"]
     code, out, _ = convmem("db", "restore", copy, "--db", db)

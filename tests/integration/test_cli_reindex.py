@@ -50,7 +50,7 @@ def test_one_user_or_all_are_embedded_anew(db, lengths, capsys):
     assert held(db, lengths, "ana")
     words = ["reindex", "--db", str(db), "--user", "ana", "--embeddings", "acme:lengths"]
     assert main(words) == 0
-    assert capsys.readouterr() == ("every line of user 'ana' is embedded by acme:lengths\n", "")
+    assert capsys.readouterr() == ("every line of user 'ana' is embedded with acme:lengths\n", "")
     assert held(db, lengths, "ana") == ()
     assert held(db, lengths, "ben")
     assert main([*words, "--all-users"]) == 0

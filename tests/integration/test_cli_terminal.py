@@ -97,4 +97,4 @@ def test_the_latest_thread_goes_on_in_a_narrow_window_and_in_two_terminals(tmp_p
             first.type("/history", "Enter")
             first.wait("Teresa has the drill.")  # said in the other terminal
             first.type("/undo", "Enter")
-            first.wait("taken back: Teresa has the drill.")
+            first.wait("undone: Teresa has the drill.")

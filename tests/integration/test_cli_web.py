@@ -122,7 +122,7 @@ def test_a_redacted_report_holds_no_text_name_or_id_but_scores(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--user", "ben"], "there is nothing of user 'ben'"),
+        (["--user", "ben"], "user 'ben' has no messages"),
         (["--user", "ana", "--thread", "sunday"], "has no thread 'sunday'"),
     ],
 )

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "project" / "security.md"
 HERE = {"configurable": {"user_id": "ana", "thread_id": "t"}}
 
-UNTESTED = "The worst nights, on purpose"
+UNTESTED = "Fault injection"
 """The section whose table lists drills of a benchmark."""
 
 CLAIMS = tomllib.loads((Path(__file__).parent / "security_claims.toml").read_text("utf-8"))

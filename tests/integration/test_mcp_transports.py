@@ -126,7 +126,7 @@ async def test_over_http_without_a_token_it_serves_this_machine_and_no_other_sit
     ("mode", "line", "says"),
     [
         (0o644, "ana secret-token-0123456789", "chmod 600"),
-        (0o600, "secret-token-0123456789", "expected a user, a blank and a token"),
+        (0o600, "secret-token-0123456789", "expected a user, a space and a token"),
     ],
 )
 def test_what_makes_a_server_unsafe_is_refused(convmem, tmp_path, mode, line, says):

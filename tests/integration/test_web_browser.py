@@ -154,7 +154,7 @@ def test_the_panel_shows_what_was_recalled_and_leads_to_the_place(chat):
         page.keyboard.press("Alt+m")
         panel = page.locator("#panel")
         panel.locator(".block").first.wait_for()
-        assert page.locator("#panel-title").inner_text() == "What this reply remembered"
+        assert page.locator("#panel-title").inner_text() == "What this reply recalled"
         assert panel.locator("mark").first.inner_text() == "parked"
         assert re.search(r"relevance -?\d+\.\d\d", panel.inner_text())
         assert "Tokens" in panel.inner_text()
@@ -168,7 +168,7 @@ def test_a_message_is_forgotten_for_good_after_it_was_said_so(chat, folder):
         say(page, "My number is 4711.")
         page.locator(".message.user").hover()
         page.locator(".message.user").get_by_role("button", name="Forget").click()
-        wait_for_text(page, "dialog", "It cannot be undone.")
+        wait_for_text(page, "dialog", "This cannot be undone.")
         page.get_by_role("button", name="Keep it").click()
         assert own_texts(page) == ["My number is 4711."]
         page.locator(".message.user").hover()

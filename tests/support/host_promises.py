@@ -46,194 +46,194 @@ def _for(hosts, reason):
 
 
 _OWN_THREAD = {"conversation": "it is made for one thread and one user"}
-_STATE_ORDER = "turns of a thread are not queued; each run reads what the others have stored"
+_STATE_ORDER = "turns of a thread are not queued; each run reads what other runs have stored"
 
-_ON_CANCEL = 'only with `on_cancel="keep"`; otherwise the turn is taken back'
-_TAKEN_BACK = "the turn is taken back; the log still shows the words, marked `interrupted`"
+_ON_CANCEL = 'only with `on_cancel="keep"`; otherwise the turn is undone'
+_TAKEN_BACK = "the turn is undone; the log still has the partial reply, marked `interrupted`"
 _WHOLE_REPLY = "LangGraph finishes the running node, so the whole reply is stored"
 _NODES_END = _for(_STATES, _WHOLE_REPLY)
 
 SECTIONS = {
-    "Options, of an integration and of a call": {
+    "Options": {
         "defaults": Promise("Without options, the model gets the thread and recalled lines"),
         "recall": Promise("`recall=False` recalls nothing"),
         "recall_tokens": Promise("`recall_tokens` limits recalled text"),
-        "recall_k": Promise("`recall_k` is a number of blocks; a call's `recall_tokens` wins"),
-        "recall_place": Promise("`recall_place` says where recalled lines stand"),
+        "recall_k": Promise("`recall_k` sets the number of blocks; a call's `recall_tokens` wins"),
+        "recall_place": Promise("`recall_place` sets where recalled lines go"),
         "history_tokens": Promise("`history_tokens` leaves out the oldest exchanges"),
         "context_tokens": Promise("`context_tokens` limits the whole request"),
-        "reserved_tokens": Promise("`reserved_tokens` of it stay free"),
-        "profile": Promise("`provider` says whose rules the messages keep"),
+        "reserved_tokens": Promise(
+            "`reserved_tokens` sets how much of `context_tokens` stays free"
+        ),
+        "profile": Promise("`provider` sets whose rules the messages follow"),
         "profile_tokens": Promise(
-            "`profile_tokens` of the user's profile are in the system message, fenced"
+            "`profile_tokens` limits the profile, which is fenced in the system message"
         ),
-        "remember": Promise("`remember=False` stores nothing of the turn"),
+        "remember": Promise("`remember=False` stores nothing"),
         "refused options": Promise(
-            "An unknown option, or one of a wrong type: `ConfigError` before anything happens"
+            "An unknown option or a wrong type raises `ConfigError` before anything happens"
         ),
-        "other names": Promise("Other names under `configurable` are left to the model"),
+        "other names": Promise("Other keys under `configurable` are left to the model"),
         "too small for summaries": Promise(
-            "A budget below the marks of summaries: threads are summarised earlier"
+            "If a budget is below the summary trigger, threads are summarised earlier"
         ),
         "too large a question": Promise(
-            "A question above `context_tokens` is shown cut and stored whole"
+            "The model sees a question above `context_tokens` truncated; the log stores all of it"
         ),
         "no room at all": Promise(
-            "A question of which fewer than 96 tokens would fit: `BudgetError`"
+            "If fewer than 96 tokens of a question would fit, the turn raises `BudgetError`"
         ),
         "unanswered before": Promise("An old question without an answer does not block the thread"),
     },
     "Threads and users": {
-        "no thread": Promise("No `thread_id`: `ConfigError`", meaningless=_OWN_THREAD),
-        "session_id": Promise("`session_id` is another name for it", meaningless=_OWN_THREAD),
+        "no thread": Promise("A missing `thread_id` raises `ConfigError`", meaningless=_OWN_THREAD),
+        "session_id": Promise("`session_id` works, too", meaningless=_OWN_THREAD),
         "two threads": Promise(
-            "`thread_id` and a different `session_id`: `ConfigError`", meaningless=_OWN_THREAD
+            "A `thread_id` and a different `session_id` raise `ConfigError`",
+            meaningless=_OWN_THREAD,
         ),
         "user in the context": Promise(
-            "The context of a graph may name the user", meaningless=_OWN_THREAD
+            "A graph's context can name the user", meaningless=_OWN_THREAD
         ),
-        "ids": Promise("Ids may be UUIDs and whole numbers; blank ones are refused"),
-        "one user twice": Promise("Config and context may name the same user"),
-        "two users": Promise("Two different users: `ConfigError`"),
-        "users apart": Promise("Users never see each other, whatever their threads are called"),
+        "ids": Promise("Ids can be UUIDs or integers; blank ones are refused"),
+        "one user twice": Promise("Config and context can name the same user"),
+        "two users": Promise("Two different users raise `ConfigError`"),
+        "users apart": Promise("Users never see each other's threads, whatever the ids"),
     },
     "What is stored": {
-        "one turn": Promise("Question and reply are one turn, with one `turn_id`"),
+        "one turn": Promise("The question and its reply are one turn, with one `turn_id`"),
         "durable": Promise("The question is stored before the model is called"),
         "blank": Promise("A blank question is refused before anything happens"),
-        "marked": Promise(
-            'A question marked `{"remember": False}` is answered, and nothing is stored'
-        ),
+        "marked": Promise('A question marked `{"remember": False}` is answered but not stored'),
         "write hook": Promise(
-            "The write hook precedes log and search; the model gets the original"
+            "The write hook runs before storing and searching; the model gets the original"
         ),
         "refused by the hook": Promise(
-            "If the hook refuses a question, it is answered, and nothing is stored"
+            "If the hook refuses a question, it is answered but not stored"
         ),
-        "recalled text": Promise("Recalled lines are fenced in the question, and not stored"),
-        "in view": Promise("What the model sees anyway is not recalled"),
-        "summaries": Promise("A due summary is made after the turn and replaces what it covers"),
+        "recalled text": Promise("Recalled lines are fenced in the question and not stored"),
+        "in view": Promise("Lines that the model sees anyway are not recalled"),
+        "summaries": Promise(
+            "A due summary is written after the turn and replaces the messages it covers"
+        ),
         "opened": Promise(
-            "Where one summary stands for several older ones, a question recalls those that fit it"
+            "If a summary replaces older ones, recall still finds relevant sentences in those"
         ),
-        "buffer": Promise("With a relevance buffer, recalled blocks stay for later turns"),
-        "follow-up": Promise("A follow-up recalls what its topic recalls"),
-        "structured output": Promise("An answer that is an object is kept as JSON"),
+        "buffer": Promise("With a relevance buffer, later turns see recalled blocks again"),
+        "follow-up": Promise("A follow-up question recalls lines about its topic"),
+        "structured output": Promise("An answer that is an object is stored as JSON"),
         "parsed text": Promise(
-            "Text that a parser took from a message is kept as that message, with its usage",
-            differs={"conversation": "it stores the text alone; give it the model without parser"},
-            meaningless=_for(_AGENTS, "its model is a chat model, without a parser behind it"),
+            "If a parser returns only text, the model's message is stored, with its usage",
+            differs={"conversation": "it stores only the text; pass the model without a parser"},
+            meaningless=_for(_AGENTS, "its model is a chat model without a parser"),
         ),
-        "whole chat": Promise("A caller may send the whole chat: each message is stored once"),
+        "whole chat": Promise("A caller can send the whole chat; each message is stored once"),
     },
-    "Messages that come again": {
+    "Repeated messages": {
         "asked again": Promise(
-            "The last question sent again under its id gets a new answer, even if summarised"
+            "The last question, sent again with its id, gets a new answer, even if summarised"
         ),
         "asked later": Promise(
-            "An earlier question sent again under its id gets a new answer; the later turns stay "
-            "in the thread, but the model does not see them for it",
+            "An earlier question, sent again with its id, gets a new answer; later turns "
+            "stay in the thread, but the model does not see them for this answer",
         ),
         "edited": Promise(
-            "A question sent edited under its id replaces the old one; the old answer and all that "
-            "followed leave the views",
+            "An edited question with its old id replaces the old one; the old answer and "
+            "everything after it disappear from the views",
         ),
-        "said twice": Promise("The same text said twice is two turns"),
-        "lists": Promise("Of a list without ids, what follows the last known message is new"),
+        "said twice": Promise("The same text, sent twice, is two turns"),
+        "lists": Promise("In a list without ids, everything after the last known message is new"),
         "for the call alone": Promise(
-            'System messages, and those marked `{"remember": False}`, hold for this call alone; '
+            'System messages, and those marked `{"remember": False}`, apply only to this call; '
             "with a checkpointer, system messages stay in the state and the log",
-            meaningless={"conversation": "what precedes all its turns is its `preface`"},
+            meaningless={"conversation": "its `preface` comes before all turns"},
         ),
     },
     "Failures": {
         "failing model": Promise(
-            "A model that fails: its error is raised, the question stays",
-            differs={
-                "conversation": "the question is taken back; the log shows how far the turn came"
-            },
+            "If the model fails, its error is raised and the question stays stored",
+            differs={"conversation": "the question is undone; the log shows how far the turn got"},
         ),
-        "sent again": Promise("The message sent again under its id is one turn"),
+        "sent again": Promise("A message that is sent again with its id is one turn"),
         "text sent again": Promise(
-            "The same text sent again without an id is one turn after a failed call or a broken "
-            "stream; with a checkpointer, it is another turn"
+            "After a failed call or a broken stream, the same text without an id is one "
+            "turn; with a checkpointer, it is another turn"
         ),
-        "another id": Promise("Under another id it is another message"),
+        "another id": Promise("The same text with another id is another message"),
         "retried": Promise("`with_retry()` stores one turn"),
         "failed question": Promise(
-            "A question that cannot be stored: `LogError`, no model is called"
+            "If the question cannot be stored, `LogError` is raised and no model is called"
         ),
-        "failed reply": Promise("A reply that cannot be stored: `LogError`"),
+        "failed reply": Promise("If the reply cannot be stored, `LogError` is raised"),
         "broken stream": Promise(
-            "A stream that breaks: its words stay, marked `interrupted`",
+            "If a stream breaks, the partial reply is stored, marked `interrupted`",
             differs={"conversation": _TAKEN_BACK},
         ),
         "after a broken stream": Promise(
-            "The next turn sees these words; a retry under the question's id does not, and its "
-            "reply replaces them",
+            "The next turn sees the partial reply; a retry by id does not and replaces it",
             meaningless={"conversation": _TAKEN_BACK},
         ),
         "broken again": Promise(
-            "A retry whose stream breaks leaves an earlier whole reply in place",
-            differs={"wrap": "the newer words are shown, marked `interrupted`"},
+            "If the stream of a retry breaks, an earlier complete reply stays",
+            differs={"wrap": "the partial reply replaces it, marked `interrupted`"},
             meaningless={"conversation": _TAKEN_BACK},
         ),
         "interrupted message": Promise(
-            "`response_metadata` of a cut reply has `interrupted`",
+            "The `response_metadata` of a partial reply contains `interrupted`",
             meaningless={"conversation": _TAKEN_BACK},
         ),
-        "half a call": Promise("Half a tool call is not stored; the words before it are"),
-        "failing embedder": Promise("If the embedder fails, the turn goes on; words find lines"),
+        "half a call": Promise("An incomplete tool call is not stored, but the text before it is"),
+        "failing embedder": Promise("If the embedder fails, turns continue; recall matches words"),
         "left stream": Promise(
-            "An awaited stream that is cancelled or closed: its words stay, marked `interrupted`",
+            "If an `async` stream is cancelled or closed, its text is stored, marked `interrupted`",
             differs={"conversation": _ON_CANCEL},
         ),
         "closed in a thread": Promise(
-            "The same for `stream().close()`",
+            "The same applies to `stream().close()`",
             differs={"conversation": _ON_CANCEL, **_NODES_END},
         ),
         "exit": Promise(
-            "A process that exits within an awaited stream: its words stay",
+            "If the process exits during an `async` stream, the partial reply is stored",
             differs={"conversation": _TAKEN_BACK},
         ),
         "exit in a thread": Promise(
-            "The same for `stream()`", differs={"conversation": _TAKEN_BACK, **_NODES_END}
+            "The same applies to `stream()`", differs={"conversation": _TAKEN_BACK, **_NODES_END}
         ),
         "busy thread": Promise(
-            "A turn inside a turn of the same thread: an error, no deadlock",
+            "A turn inside a turn of the same thread raises an error instead of deadlocking",
             differs=_for(_STATES, _STATE_ORDER),
         ),
     },
     "Tools": {
-        "tool loop": Promise("Calls, results and answer are stored in order, in one turn"),
+        "tool loop": Promise("Calls, results and the answer are stored in order, in one turn"),
         "durable calls": Promise(
             "A call is stored before its tool runs",
             differs={
                 "conversation": "calls and results are stored when the turn ends",
-                "graph": "what the inner agent or chain did is stored when it ends",
+                "graph": "the calls of the inner agent or chain are stored when it ends",
             },
         ),
-        "parallel calls": Promise("Each call of a reply has one result, whatever the ids"),
-        "artifacts": Promise("Artifacts are kept, as JSON or as a note of their type"),
-        "open calls": Promise("Unanswered calls are closed when the user goes on"),
+        "parallel calls": Promise("Each call in a reply has one result, whatever the ids"),
+        "artifacts": Promise("Artifacts are stored as JSON, or as a note naming their type"),
+        "open calls": Promise("Unanswered calls are closed when the user continues"),
     },
-    "Runs, events and figures": {
+    "Tracing and statistics": {
         "recall run": Promise("Recall is a retriever run named `recall`"),
-        "log lines": Promise("Turn and recall are lines of figures at DEBUG, without text"),
+        "log lines": Promise("At DEBUG, each turn and recall logs figures, without text"),
         "events": Promise("`convmem.context` and `convmem.stored` report counts"),
         "interrupted event": Promise(
-            "`convmem.stored` counts cut replies",
+            "`convmem.stored` counts partial replies",
             differs={"conversation": 'only with `on_cancel="keep"`, which keeps them'},
         ),
-        "own models": Promise("The memory's own models are tagged, and counted by an event"),
-        "models of the hook": Promise("Those of a write hook, too"),
-        "own tokens": Promise("Their tokens are in `memory.stats`"),
-        "times": Promise("The reply has the times of the model's call and end"),
-        "first word": Promise("A streamed reply has the time of its first word"),
-        "thread of runs": Promise("Runs have `thread_id` as metadata"),
+        "own models": Promise("The memory's own models are tagged, and an event counts them"),
+        "models of the hook": Promise("Models that a write hook calls are tagged and counted, too"),
+        "own tokens": Promise("`memory.stats` includes the tokens of all these models"),
+        "times": Promise("The reply records when the model was called and when it finished"),
+        "first word": Promise("A streamed reply records the time of its first word"),
+        "thread of runs": Promise("Runs have `thread_id` in their metadata"),
         "version of runs": Promise(
-            "Runs have the package's version",
-            meaningless=_for(_STATES, "the run is LangGraph's, and begins before the memory"),
+            "Runs have the package's version in their metadata",
+            meaningless=_for(_STATES, "the run is LangGraph's and starts before the memory does"),
         ),
     },
 }

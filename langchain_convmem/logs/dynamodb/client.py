@@ -345,14 +345,15 @@ def to_dynamodb(
 ) -> list[dict[str, Any]]:
     """Return maps of plain values as DynamoDB items, in order.
 
-    What the service would refuse becomes NULL, and its neighbours stay: a value of another type, an
-    empty or mixed set, a map with a key that is no text, NaN, an infinity, a number of more than 38
-    digits, or text with lone surrogates. Floats become the decimal number that Python shows.
+    A value that the service would refuse becomes NULL without affecting the others: a value of
+    another type, an empty or mixed set, a map with a key that is not a string, NaN, an infinity, a
+    number of more than 38 digits, or text with lone surrogates. Floats become the decimal number
+    that Python prints.
 
     Args:
-        maps: One map, or several, for instance what `ConversationHistory.to_maps` returns.
-        report: Called with a sentence for each value that became NULL, naming its place; by default
-            it is logged as an error.
+        maps: One map or several, for example those that `ConversationHistory.to_maps` returns.
+        report: Called with a sentence for each value that became NULL, naming its place; by
+            default, it is logged as an error.
 
     Raises:
         MissingExtraError: If boto3 is not installed.

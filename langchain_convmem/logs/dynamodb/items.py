@@ -1,21 +1,21 @@
 """Keys and items of the DynamoDB layout: batches of entries to attribute values and back. No I/O.
 
-Everything of an owner is in one partition, under sort keys of four kinds::
+All items of an owner are in one partition, with four kinds of sort keys::
 
-    E                                     the generation, once something was forgotten
+    E                                     the generation, if something was forgotten
     E#<number>                            a batch of entries, or the mark of an erased one
-    P#<thread>#<number>#<token>#<part>    a piece of a batch that is too large for one item
+    P#<thread>#<number>#<token>#<part>    a piece of a batch too large for one item
     S#<thread>#<kind>#<name>              a state document, of the kind `cache` or `other`
 
-Owners, threads and names are hashed in keys: so every id fits, and the mark of an erased batch
-names nobody. The attributes `user_id` and `thread_id` of a batch have the ids. `tp` puts a batch
-into the index by thread. All attributes are texts, under names that the service's expressions take
-as they are.
+Keys contain hashes of owners, threads and names, so that every id fits and the mark of an erased
+batch identifies nobody. The attributes `user_id` and `thread_id` of a batch contain the ids. `tp`
+adds a batch to the index by thread. All attributes are strings, and none of their names is a
+reserved word of DynamoDB.
 
 An owner's batches are numbered 1, 2, 3 and so on. The position of an entry is
-`number * 100,000,000 + place in the batch`, and no batch is as large as that. The attribute `rows`
-has one line for each entry: place, id, role, turn, metadata, signature and body, with tabs between
-them.
+`number * 100,000,000 + place in the batch`, which no batch is large enough to exceed. The
+attribute `rows` has one line per entry: place, id, role, turn, metadata, signature and body,
+separated by tabs.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class DynamoDBLog(kit.StoredLog):
     write call, unless its batch is larger than 180 KB. `threads(None)`, `owners()` and `verify()`
     read the whole table.
 
-    It needs the rights `dynamodb:BatchWriteItem`, `PutItem`, `Query` and `Scan` on the table and
-    its index; `create_table` also `CreateTable` and `DescribeTable`.
+    It needs the permissions `dynamodb:BatchWriteItem`, `PutItem`, `Query` and `Scan` on the table
+    and its index; `create_table` also needs `CreateTable` and `DescribeTable`.
     """
 
     workers = 16  # each call mostly waits for the network
@@ -67,18 +67,18 @@ class DynamoDBLog(kit.StoredLog):
         """Prepare a log on a table; nothing is sent yet.
 
         Args:
-            table_name: A table that `create_table` made, or its definition.
-            client: A boto3 DynamoDB client, which stays the caller's and keeps its own settings
-                for retries. By default one is made, and closed with the log.
-            region_name: Region of the client made here; by default what the environment says.
-            endpoint_url: Where the client made here connects to, for a server of one's own.
-            signing_key: A secret of 16 to 64 bytes with which entries are signed: then the log
-                shows changes by anybody who does not know it, too. All that open the table need
-                it, from its first entry on.
+            table_name: A table that `create_table` created, or one with the same definition.
+            client: A boto3 DynamoDB client, which keeps its own retry settings and which the caller
+                closes. By default, the log creates one and closes it.
+            region_name: Region of the log's own client; by default, the environment's.
+            endpoint_url: Address that the log's own client connects to, for another server.
+            signing_key: A secret of 16 to 64 bytes that signs entries, so that the log detects
+                changes by anybody without the secret. Everybody who opens the table needs it, from
+                its first entry on.
 
         Raises:
             MissingExtraError: If boto3 is not installed.
-            ConfigError: If an argument makes no sense, or the region is not known.
+            ConfigError: If an argument is invalid or the region is unknown.
         """
         if not isinstance(table_name, str) or not table_name:
             raise ConfigError(f"table_name must be a non-empty string, got {table_name!r}")
@@ -93,10 +93,10 @@ class DynamoDBLog(kit.StoredLog):
         return f"DynamoDBLog({self.table_name!r})"
 
     def create_table(self) -> bool:
-        """Make the table unless there is one, and wait until it can be used.
+        """Create the table unless it exists, and wait until it can be used.
 
         Returns:
-            Whether it was made.
+            Whether it was created.
 
         Raises:
             LogError: If the service refuses.
@@ -104,7 +104,7 @@ class DynamoDBLog(kit.StoredLog):
         return self._table.make()
 
     def close(self) -> None:
-        """Close the client, unless it was given; later calls raise `LogClosedError`. Idempotent."""
+        """Close the log's own client; later calls raise `LogClosedError`. Idempotent."""
         self._table.close()
         super().close()
 
@@ -115,12 +115,11 @@ class DynamoDBLog(kit.StoredLog):
     ) -> list[Entry]:
         """Append all drafts in one conditional write; see `MessageLog.append`.
 
-        `durable` changes nothing here. After `LogUnavailableError` a write whose answer was lost
-        may still arrive; a repeated call then finds messages that have an id of their own, and
-        doubles others.
+        `durable` has no effect here. After `LogUnavailableError`, a write whose response was lost
+        may still arrive. A repeated call then recognises messages with ids, and duplicates others.
 
         Raises:
-            ConfigError: If the owner's entries are signed with another key, or with none.
+            ConfigError: If the owner's entries are signed with another key or not signed.
         """
         del durable
         batch = kit.encode_drafts(drafts)
@@ -322,7 +321,7 @@ class DynamoDBLog(kit.StoredLog):
     ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`.
 
-        Only the batches of the range are read; with `last` newest first, and no more than needed.
+        Only batches in the range are read; with `last`, newest first and no more than needed.
         """
         self._table.check_open()
         if kit.cap_bound(until) <= max(after, 0):
@@ -334,8 +333,8 @@ class DynamoDBLog(kit.StoredLog):
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`.
 
-        Two queries tell whether there may be any, unless this process has not read the thread yet;
-        only then, or where there are, the thread is read.
+        Two queries check whether there can be any. The thread is read only if there can be, or if
+        this process has not read it yet.
         """
         kit.check_ids(message_ids)
         self._table.check_open()
@@ -350,7 +349,7 @@ class DynamoDBLog(kit.StoredLog):
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`.
 
-        A user's whole partition is read, and for None the whole table.
+        This reads the user's whole partition, or the whole table for None.
         """
         batches: Iterable[Batch]
         if user_id is None:
@@ -370,9 +369,9 @@ class DynamoDBLog(kit.StoredLog):
         ]
 
     def owners(self) -> list[Owner]:
-        """Return every user and every thread of no user that has entries.
+        """Return all users and all anonymous threads that have entries.
 
-        There is no list of them: this reads the keys of the whole table, and the service counts
+        There is no list of them, so this reads the keys of the whole table, and the service counts
         every batch in full, as for `threads(None)`.
         """
         return [owner for owner in self._scan_owners() if owner is not None]
@@ -396,10 +395,10 @@ class DynamoDBLog(kit.StoredLog):
     # -- checking ---------------------------------------------------------------------------------
 
     def check_storage(self) -> Iterator[StorageProblem]:
-        """Yield what is wrong beside the entries; see `verify.StorageCheck`.
+        """Yield problems outside of entries; see `verify.StorageCheck`.
 
-        A batch that is missing counts as one entry: how many it held is not known. Batches after
-        the last one that is there are not missed.
+        A missing batch counts as one entry, because its number of entries is unknown. Missing
+        batches after the last existing one are not noticed.
         """
         for owner in self._scan_owners():
             if owner is None:
@@ -422,8 +421,8 @@ class DynamoDBLog(kit.StoredLog):
     ) -> ForgetReceipt:
         """Erase an owner, a thread or some of its entries; see `MessageLog.forget`.
 
-        If it fails half-way, call it again: what is gone stays gone. Backups of the table, if there
-        are any, are out of its reach. An erased batch leaves an empty mark, under hashes alone.
+        If it fails midway, call it again; erased entries stay erased. It does not reach backups of
+        the table. An erased batch leaves an empty mark whose keys are hashes.
         """
         owner = kit.check_scope(scope, entry_ids)
         if isinstance(scope, ThreadKey) and entry_ids is not None:
@@ -490,7 +489,7 @@ class DynamoDBLog(kit.StoredLog):
     # -- state documents ------------------------------------------------------------------------
 
     def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
-        """Return the document, or None; a damaged cache counts as none.
+        """Return the document, or None; a damaged cache is treated as missing.
 
         Raises:
             LogError: If another document is damaged.
@@ -505,11 +504,11 @@ class DynamoDBLog(kit.StoredLog):
     ) -> StateDocument | None:
         """Write the document if its version is `expected`; see `MessageLog.set_state`.
 
-        `durable` changes nothing here.
+        `durable` has no effect here.
 
         Raises:
-            InvalidMessageError: If it cannot be kept as JSON.
-            LogError: If it is larger than the service takes, which is about 400 KB.
+            InvalidMessageError: If it cannot be stored as JSON.
+            LogError: If it exceeds the service's limit of about 400 KB.
         """
         del durable
         text, version = kit.encode_state(value), kit.make_version(expected)

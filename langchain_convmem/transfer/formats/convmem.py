@@ -54,7 +54,7 @@ _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def export_rows(log: MessageLog, owner: Owner, *, thread_id: str | None = None) -> Iterator[str]:
-    """Yield one line per entry, without line ends, in the order in which they were written.
+    """Yield one line per entry, without line breaks, in the order of writing.
 
     The titles of threads come last. `read_threads` reads a file of these lines, and `store_thread`
     writes what it read to any log: messages, metadata, edits and summaries come back as they were.

@@ -39,7 +39,7 @@
     setTimeout(() => toast.remove(), action ? 12000 : 6000);
   }
   const attempt = (run) => async (...given) => {
-    try { return await run(...given); } catch (error) { showToast(error.message || "The server does not answer."); }
+    try { return await run(...given); } catch (error) { showToast(error.message || "The server is not responding."); }
   };
 
   // -- times, in the reader's zone ----------------------------------------------------------------
@@ -316,7 +316,7 @@
       if (file.size > 8e6) throw new Error(`${file.name} is larger than 8 MB.`);
       const isBinary = file.type.startsWith("image/") || file.type === "application/pdf";
       const data = isBinary ? (await readAs(file, "readAsDataURL")).split(",")[1] : await readAs(file, "readAsText");
-      if (!isBinary && data.includes("\u0000")) throw new Error(`${file.name} is not a text, PDF or picture.`);
+      if (!isBinary && data.includes("\u0000")) throw new Error(`${file.name} is not text, a PDF or a picture.`);
       attached.push({ name: file.name || "picture", type: isBinary ? file.type : "text", data });
       showAttached();
     }
@@ -406,7 +406,7 @@
     if (target.id === "messages") followLive();
   });
   document.addEventListener("htmx:responseError", (event) => showToast(event.detail.xhr.responseText || "That did not work."));
-  document.addEventListener("htmx:sendError", () => showToast("The server does not answer."));
+  document.addEventListener("htmx:sendError", () => showToast("The server is not responding."));
 
   // -- what buttons do ----------------------------------------------------------------------------
   const articleOf = (button) => button.closest("[data-message]");
@@ -428,15 +428,15 @@
       const { undone } = await (await post("/undo")).json();
       await refresh();
       announceChange();
-      if (undone) showToast("Taken back.", "Bring it back", attempt(actions.redo));
-      else showToast("There is nothing to take back.");
+      if (undone) showToast("Undone.", "Restore", attempt(actions.redo));
+      else showToast("There is nothing to undo.");
     },
     redo: async () => { await post("/redo"); await refresh(); announceChange(); },
     clear: async () => {
       await post("/clear");
       await refresh();
       announceChange();
-      showToast("The conversation starts over.", "Bring it back", attempt(actions.redo));
+      showToast("The conversation starts over.", "Restore", attempt(actions.redo));
     },
     archive: async (button) => {
       await post("/archive", { archived: button.dataset.archived });
@@ -497,7 +497,7 @@
       attempt(async () => {
         const { recall } = await (await post("/settings", fields())).json();
         find("#recall-state span").textContent = `Recall ${recall ? "on" : "off"}`;
-        showToast("Saved. It holds for this conversation.");
+        showToast("Saved for this conversation.");
       })();
     } else if (form.id === "forget") {
       event.preventDefault();
@@ -569,7 +569,7 @@
       });
       request.addEventListener("load", () =>
         request.status === 200 ? resolve(JSON.parse(request.responseText)) : reject(new Error(request.responseText)));
-      request.addEventListener("error", () => reject(new Error("The server does not answer.")));
+      request.addEventListener("error", () => reject(new Error("The server is not responding.")));
       request.send(file);
     });
   }

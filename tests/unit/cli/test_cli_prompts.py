@@ -90,8 +90,8 @@ def test_json_holds_the_same(check):
     [
         (["good.prompt", "--function", "get mood"], 1, "is not a name for a variable function"),
         ([], 1, "name a prompt file"),
-        (["good.prompt", "--json", "--interactive"], 2, "no --json"),
-        (["good.prompt", "warned.prompt", "--interactive"], 2, "one file at a time"),
+        (["good.prompt", "--json", "--interactive"], 2, "takes one file"),
+        (["good.prompt", "warned.prompt", "--interactive"], 2, "takes one file"),
         (["good.prompt", "--compile", "xml"], 2, "'xml' is not one of"),
     ],
 )

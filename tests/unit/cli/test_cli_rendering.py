@@ -59,7 +59,7 @@ def test_the_log_shows_every_entry_and_marks_what_was_undone():
     [shown] = format_log([entry(1, "user", HumanMessage([picture]))])
     assert shown.text == "2023-05-08 13:56  User: [image, png, 1.2 kB]"
     empty = [*format_recall(Recall((), ())), *format_threads([])]
-    assert [one.text[:19] for one in empty] == ["nothing that fits w", "no threads; --user "]
+    assert [one.text[:19] for one in empty] == ["no relevant lines f", "no threads; --user "]
 
 
 def test_threads_are_listed_in_the_given_order_by_title_and_cut_to_the_width():

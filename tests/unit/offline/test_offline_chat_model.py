@@ -55,7 +55,7 @@ DIALOGUE = [
     for line in (EXAMPLES / "weeks_with_an_assistant.jsonl").read_text("utf-8").splitlines()
 ]
 DEMO = json.loads((EXAMPLES / "demo_questions.json").read_text("utf-8"))["questions"]
-NOTHING = "I found nothing in what I was given that answers this."
+NOTHING = "I found nothing in my context that answers this."
 QUOTE = re.compile(r'(You|Assistant) said on (\S+): "(.*)"', re.DOTALL)
 
 

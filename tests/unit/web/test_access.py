@@ -29,7 +29,7 @@ def test_a_token_that_can_be_tried_out_is_refused_without_being_shown():
 
 
 def test_a_file_of_tokens_excludes_other_ways_in():
-    with pytest.raises(ConfigError, match="leave out --token and --user"):
+    with pytest.raises(ConfigError, match="do not combine it"):
         Access(user_tokens={"ana": TOKEN}, user_id="ben")
 
 
@@ -111,9 +111,9 @@ def test_a_file_of_tokens_names_users_with_blanks_too(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lonely\n", "line 1: expected a user, a blank and a token"),
-        ("ana one-token-of-hers\nana two-tokens-of-hers\n", "line 2: a user or a token stands"),
-        ("ana one-token-of-hers\nben one-token-of-hers\n", "line 2: a user or a token"),
+        ("lonely\n", "line 1: expected a user, a space and a token"),
+        ("ana one-token-of-hers\nana two-tokens-of-hers\n", "line 2: this user or token"),
+        ("ana one-token-of-hers\nben one-token-of-hers\n", "line 2: this user or token"),
         ("# nobody\n", "names no user"),
     ],
 )

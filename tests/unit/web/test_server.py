@@ -76,7 +76,7 @@ def test_what_the_first_turn_needs_is_loaded_once_when_a_page_opens():
 
 def test_an_empty_message_and_one_that_is_too_long_are_refused_with_a_sentence(client, memory):
     assert refused(client, "/say", "t1", text=" \n") == "text is missing"
-    assert "may take 16 MB" in refused(client, "/say", "t1", text="x" * 17_000_000)
+    assert "the limit is 16 MB" in refused(client, "/say", "t1", text="x" * 17_000_000)
     assert memory.threads("ana") == []
 
 
@@ -160,7 +160,7 @@ def test_an_imported_message_without_an_id_is_answered_anew_in_its_place(client,
 def test_a_reply_cannot_be_answered(client, memory):
     say(client, "t1", PARKED)
     why = refused(client, "/again", "t1", message=last_id(memory, "t1"))
-    assert why == "only what the user said can be answered anew"
+    assert why == "only a user's message can be answered again"
 
 
 def test_the_last_exchange_is_taken_back_and_brought_back(client, memory):
@@ -169,10 +169,10 @@ def test_the_last_exchange_is_taken_back_and_brought_back(client, memory):
     before = texts(memory, "t1")
     assert post(client, "/undo", "t1").json() == {"undone": 2}
     assert len(texts(memory, "t1")) == 2
-    assert "Something was taken back." in show(client, "/messages", "t1")
+    assert "Some messages are hidden from the assistant." in show(client, "/messages", "t1")
     assert post(client, "/redo", "t1").json() == {"redone": True}
     assert texts(memory, "t1") == before
-    assert "Something was taken back." not in show(client, "/messages", "t1")
+    assert "Some messages are hidden from the assistant." not in show(client, "/messages", "t1")
 
 
 def test_a_branch_goes_on_from_a_message_and_says_where_it_comes_from(client, memory):
@@ -230,7 +230,7 @@ def test_a_line_that_was_forgotten_is_gone_from_the_panel_too(client, memory):
     client.post("/forget", data={"user": "ana", "thread": "t1", "scope": "thread"})
     reply = memory.history("t2", user_id="ana").entries[-1]
     why = show(client, "/why", "t2", message=reply.message_id)
-    assert "forgotten or replaced since" in why
+    assert "has been forgotten or replaced" in why
     assert "level C" not in json.dumps(dict(reply.metadata.aux))
 
 
@@ -258,15 +258,15 @@ def test_summaries_say_what_they_cover_and_are_taken_back(client, memory):
     history.add_summary("The user parked on level C.", history.summary_window())
     page = show(client, "/summaries", "t1")
     assert "The user parked on level C." in page
-    assert "stands for 2 messages" in page
-    assert "said at" in page
-    assert "Summary of what was said above" in show(client, "/messages", "t1")
+    assert "covers 2 messages" in page
+    assert ">entry " in page
+    assert "Summary of the messages above" in show(client, "/messages", "t1")
     assert post(client, "/summaries/undo", "t1").json() == {"undone": True}
-    assert "there is no summary of it" in show(client, "/summaries", "t1")
+    assert "it has no summary" in show(client, "/summaries", "t1")
 
 
 def test_what_is_known_of_a_user_is_shown_pinned_retracted_and_restored(client, memory):
-    assert "Nothing is known yet." in show(client, "/profile", "t1")
+    assert "Your profile is empty." in show(client, "/profile", "t1")
     say(client, "t1", "I'm vegetarian. I live in Lisbon.")
     say(client, "t2", "We moved to Porto.")
     say(client, "t3", "I'm allergic to figs <b>and</b> nuts.", user="ben")
@@ -314,7 +314,7 @@ def test_a_message_a_thread_and_a_user_are_forgotten_with_a_receipt(client, memo
     assert "<dt>Entries erased</dt><dd>1</dd>" in receipt
     assert PARKED not in show(client, "/messages", "t1")
     receipt = post(client, "/forget", "t1", scope="thread").text
-    assert "<dt>Conversations gone</dt><dd>1</dd>" in receipt
+    assert "<dt>Conversations erased</dt><dd>1</dd>" in receipt
     why = refused(client, "/forget", "", scope="user", confirm="an")
     assert why == "type the user's name to confirm; nothing was erased"
     assert len(memory.threads("ana")) == 1
@@ -402,7 +402,7 @@ def test_whoever_knows_the_token_signs_in_and_out(memory):
     with open_client(memory, access=Access(token=TOKEN)) as client:
         wrong = client.post("/login", data={"token": TOKEN + "x"})
         assert wrong.status_code == 401
-        assert "not a token of this server" in wrong.text
+        assert "This token is not valid" in wrong.text
         right = client.post("/login", data={"token": TOKEN})
         cookie = right.headers["set-cookie"]
         assert "HttpOnly" in cookie

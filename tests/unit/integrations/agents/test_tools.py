@@ -83,7 +83,7 @@ def test_lines_come_fenced_and_marked_as_data_with_the_same_as_plain_values_besi
 @WAYS
 def test_it_says_so_where_nothing_was_said(memory, way):
     found = CALLS[way](create_search_tool(memory), asks(), at("new"))
-    assert (found.content, found.artifact) == ("Nothing that fits was said before.", [])
+    assert (found.content, found.artifact) == ("No earlier lines are relevant.", [])
 
 
 def test_the_turn_under_way_is_not_repeated_and_what_was_said_before_it_is_found(memory):
