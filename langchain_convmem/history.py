@@ -90,15 +90,15 @@ _ROLES = ("user", "human", "assistant", "ai", "system")
 class ConversationHistory(BaseChatMessageHistory):
     """One thread of a log.
 
-    Holds nothing of its own: every read asks the log, so that several histories of one thread,
-    in several processes, agree. Thread-safe as the log is.
+    Stores nothing itself: every read asks the log, so several histories of one thread, in several
+    processes, agree. As thread-safe as the log.
 
     Attributes:
-        log: Where the entries are.
+        log: The log that stores the entries.
         key: The thread and its user.
         thread_id: The thread.
         user_id: The thread's user, if it has one.
-        drafting: Makes drafts of messages, through the write hook.
+        drafting: Turns messages into drafts, using the write hook.
     """
 
     def __init__(
@@ -110,15 +110,15 @@ class ConversationHistory(BaseChatMessageHistory):
         before_write: WriteHook | None = None,
         token_counter: TokenCounter = count_tokens,
     ) -> None:
-        """Look at a thread, which need not exist yet.
+        """Open the history of a thread, which need not exist yet.
 
         Args:
-            log: Where entries are kept; stays the caller's to close.
+            log: The log that stores the entries; the caller closes it.
             thread_id: The thread.
             user_id: Its user; None is an anonymous thread, shared with nobody.
             before_write: Gets a copy of each message before it is stored, and returns what to
-                store, or None; see `WriteHook`. Histories made by a memory have the memory's.
-            token_counter: Counts the tokens of messages; those made by a memory have the memory's.
+                store, or None; see `WriteHook`. A memory's histories use the memory's hook.
+            token_counter: Counts the tokens of messages; a memory's histories use the memory's.
 
         Raises:
             ConfigError: If an id is empty, or `before_write` is not a plain function.
@@ -140,13 +140,13 @@ class ConversationHistory(BaseChatMessageHistory):
         role: Literal["user", "human", "assistant", "ai", "system"] | Enum,
         contents: str | Sequence[str],
     ) -> AddedTurn:
-        """Add what one role said and return the turn that now holds it.
+        """Add a message and return the turn that contains it.
 
-        If the write hook stores nothing of it, that turn has no entries.
+        If the write hook stores nothing, that turn has no entries.
 
         Args:
-            role: Who speaks, by any of these names or a member of an enum that has one as its
-                value. Summaries and what tools said are added in other ways.
+            role: The speaker's role, or an enum member with such a value. Use other methods to add
+                summaries and tool results.
             contents: One text or several pieces; blank pieces are left out.
 
         Raises:
@@ -167,12 +167,12 @@ class ConversationHistory(BaseChatMessageHistory):
     def add_messages(self, messages: MessagesInput) -> None:
         """Store messages verbatim, all or none.
 
-        Besides messages, it takes what a chain takes: text of the user, dicts and pairs of role and
-        content, `{"messages": [...]}`, the value of a prompt.
+        It accepts everything that a chain accepts: messages, the user's text, dicts and pairs of
+        role and content, `{"messages": [...]}`, or a prompt value.
 
-        A message whose id the thread already has is stored once; with another payload it replaces
-        the earlier one. Left out is what is marked `additional_kwargs={"remember": False}`, and
-        what the write hook stores nothing of.
+        A message whose id the thread already has is stored once; with different content, it
+        replaces the earlier one. Messages marked `additional_kwargs={"remember": False}`, and those
+        for which the write hook stores nothing, are left out.
 
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
@@ -189,8 +189,8 @@ class ConversationHistory(BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:
         """The model's view: the summaries as one marked message, then the turns.
 
-        Calls of the last reply that nothing answered yet, as while somebody's approval is pending,
-        are open here; `context()` closes them by a note, since providers ask for a result.
+        Unanswered calls of the last reply, such as those that wait for approval, stay open here;
+        `context()` closes them with a note, because providers require a result.
         """
         return drop_open_notes(self.context().messages)
 
@@ -212,14 +212,13 @@ class ConversationHistory(BaseChatMessageHistory):
         summary: SummaryPlace = "user",
         token_counter: TokenCounter | None = None,
     ) -> Context:
-        """Return what a model gets: valid messages within budget, and what had to be repaired.
+        """Return the messages for a model: valid and within the budget, with a list of repairs.
 
         Args:
-            provider: Whose rules to keep.
+            provider: The provider whose rules the messages follow.
             max_tokens: Budget; whole exchanges are left out, oldest first.
-            summary: The summaries as one message of the user's, as one of the system's, or left
-                out.
-            token_counter: Counts the tokens of messages; None is the history's own.
+            summary: Put the summaries into a user message or a system message, or leave them out.
+            token_counter: Counts the tokens of messages; None uses the history's own.
 
         Raises:
             BudgetError: If the latest exchange alone is larger than the budget.
@@ -248,14 +247,14 @@ class ConversationHistory(BaseChatMessageHistory):
 
     @property
     def model_turns(self) -> list[AddedTurn]:
-        """What no summary covers, in order: the turns that `messages` are made of, piece by piece.
+        """The turns that no summary covers, in order; `messages` consist of them.
 
-        Summaries are left out; a placeholder stands where the assistant would speak first.
+        Summaries are left out. If the assistant would speak first, there is a placeholder before.
         """
         return self._wrap_turns(build_model_turns(self.entries))
 
     async def amodel_turns(self) -> list[AddedTurn]:
-        """Return what no summary covers, in order; see `model_turns`."""
+        """Return the turns that no summary covers, in order; see `model_turns`."""
         return await hop(lambda: self.model_turns)
 
     def _wrap_turns(self, shown: Sequence[Turn]) -> list[AddedTurn]:
@@ -274,22 +273,22 @@ class ConversationHistory(BaseChatMessageHistory):
 
     @property
     def entries(self) -> list[Entry]:
-        """Everything ever added, in order of position, control entries included."""
+        """All entries, in order of position, control entries included."""
         return self.log.entries(self.key)
 
     # -- taking back and replacing; the log keeps everything --------------------------------------
 
     def undo(self, exchanges: int = 1) -> list[Turn]:
-        """Take back the last exchanges: what the user said and all that followed.
+        """Undo the last exchanges: a user message and everything after it.
 
-        Several messages of the user in a row are one question. System messages stay. A summary
-        that tells of what is taken back goes with it, so that what else it covers is shown again.
+        Several user messages in a row are one question. System messages stay. A summary that covers
+        undone messages is removed, so that the other messages it covers are shown again.
 
         Args:
-            exchanges: How many; more than there are is all of them.
+            exchanges: How many; a number that is too large undoes all of them.
 
         Returns:
-            What was taken back, in order; empty if nothing was said.
+            The undone turns, in order; empty if there were none.
 
         Raises:
             ConfigError: If `exchanges` is not at least 1.
@@ -301,42 +300,42 @@ class ConversationHistory(BaseChatMessageHistory):
     aundo = to_async(undo)
 
     def redo(self) -> bool:
-        """Bring back what the latest undo or clear took out, summaries included.
+        """Restore what the latest undo or clear removed, summaries included.
 
         Returns:
-            Whether anything came back: not if something was said since.
+            Whether anything was restored; nothing is if a message was added since.
         """
         return bool(self.log.append(self.key, plan_redo(self.entries)))
 
     aredo = to_async(redo)
 
     def clear(self) -> None:
-        """Let every view start anew; the log keeps what was said (`forget` erases)."""
+        """Empty every view; the log keeps the messages (`forget` erases them)."""
         self.log.append(self.key, plan_clear(self.entries))
 
     async def aclear(self) -> None:
-        """Let every view start anew; see `clear`."""
+        """Empty every view; see `clear`."""
         await hop(self.clear)
 
     def replace(
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
     ) -> AddedTurn:
-        """Put another message in the place of one, and return the turn that now holds it.
+        """Replace a message, and return the turn that contains the new one.
 
-        The message keeps its id, its place and its metadata: when it was said, marks, and what was
-        added to it; a text keeps what else the message held, such as its usage. By default all that
-        was said after it is taken back, since it answered something else; the same text again thus
-        asks for a new answer. After a system message nothing is taken back. A summary that tells of
-        anything replaced or taken back goes with it.
+        The message keeps its id, position and metadata, such as its time and marks. If you pass
+        only text, other fields such as usage are kept. By default, all later messages are undone,
+        because they followed a different message; the same text again thus asks for a new answer.
+        After a system message, nothing is undone. A summary that covers replaced or undone messages
+        is removed.
 
         Args:
-            message_id: Id of the message, as `messages` show it.
+            message_id: The message's id, as in `messages`.
             message: The new message, of the same role, or its text.
-            keep_later: Keep what was said after it.
+            keep_later: Keep later messages.
 
         Raises:
             ConfigError: If the thread shows no such message.
-            InvalidMessageError: If the text is blank or the role another, or if the write hook
+            InvalidMessageError: If the text is blank or the role differs, or if the write hook
                 stores nothing of the new message; nothing is written.
         """
         entries = self.entries
@@ -351,21 +350,20 @@ class ConversationHistory(BaseChatMessageHistory):
     areplace = to_async(replace)
 
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AddedTurn | None:
-        """Cut a spoken reply to what was heard of it: the rest was never said.
+        """Cut a spoken reply to the part that the user heard.
 
-        The reply keeps its id, its place and its metadata, and is marked `interrupted`, as an
-        attribute and in the message's `response_metadata`. What was said after it stays. A summary
-        that tells of it goes. The log keeps the reply as it was.
+        The reply keeps its id, position and metadata, and is marked `interrupted`, as an attribute
+        and in the message's `response_metadata`. Later messages stay. A summary that covers it is
+        removed. The log keeps the whole reply.
 
         Args:
-            heard_until: How many characters of the stored text were heard, or the words that
-                were; see `views.edits.count_heard` for how these are found, after the write
-                hook was asked about them. 0 or blank text takes the reply out, but for its tool
-                calls.
-            message_id: Id of the reply; None is the latest one.
+            heard_until: The number of characters of the stored text that were heard, or the words,
+                which first pass the write hook; `views.edits.count_heard` explains how they are
+                found. 0 or blank text removes the reply except for its tool calls.
+            message_id: The reply's id; None means the latest reply.
 
         Returns:
-            The turn that holds the reply; None if nothing of it was heard.
+            The turn that contains the reply; None if nothing was heard.
 
         Raises:
             ConfigError: If the thread shows no such reply.
@@ -379,10 +377,10 @@ class ConversationHistory(BaseChatMessageHistory):
     # -- summaries --------------------------------------------------------------------------------
 
     def summary_window(self) -> SummaryWindow:
-        """Return what the next summary must cover, as it is now.
+        """Return the turns that the next summary must cover.
 
-        It ends with the last reply after which no tool is awaited, so that what the user said
-        last stays out; placeholders and system messages stay out too. Empty when there is nothing
+        The window ends with the last reply that does not wait for tools, so the user's last message
+        is left out, and so are placeholders and system messages. It is empty if there is nothing
         new. Taking a window changes nothing.
         """
         return find_summary_window(self.key, self.entries)
@@ -397,23 +395,23 @@ class ConversationHistory(BaseChatMessageHistory):
         model: str = "",
         prompt_version: str = "",
     ) -> AddedTurn:
-        """Put a summary in the place of a window's turns, and return its turn.
+        """Replace a window's turns with a summary, and return its turn.
 
-        The log keeps what it covers. What was added since the window was taken stays as it is,
-        after the summary. Adding the same text to the same window again changes nothing.
+        The log keeps the covered turns. Messages added after the window was taken follow the
+        summary unchanged. Adding the same text to the same window again changes nothing.
 
         Args:
             text: The summary; blank pieces are left out.
-            window: What was summarised.
+            window: The summarised turns.
             model: Name of the model or procedure that wrote it.
-            prompt_version: Version of the prompt that it was asked for with.
+            prompt_version: Version of the prompt that was used.
 
         Raises:
             InvalidMessageError: If the text is blank or the window empty, or if the write hook
                 stores nothing of the text; nothing is written.
             StaleWindowError: If something in the window was undone, replaced, forgotten or
-                summarised since; nothing is written.
-            ConfigError: If the window is of another thread.
+                summarised meanwhile; nothing is written.
+            ConfigError: If the window belongs to another thread.
         """
         if not isinstance(window, SummaryWindow) or window.key != self.key:
             raise ConfigError(
@@ -438,35 +436,35 @@ class ConversationHistory(BaseChatMessageHistory):
 
     @property
     def last_summary(self) -> Turn | None:
-        """The live summary: the newest that was written, not made by rule; if any."""
+        """The latest summary that was written rather than made by rules, if any."""
         return _find_last_summary(self.entries)
 
     async def alast_summary(self) -> Turn | None:
-        """Return the live summary, if any; see `last_summary`."""
+        """Return the latest summary, if any; see `last_summary`."""
         return await hop(lambda: self.last_summary)
 
     @property
     def summaries(self) -> list[SummaryNode]:
-        """The summaries that a model reads, each with those that it was made of.
+        """The summaries that a model gets, each with the summaries below it.
 
-        In the order of what they stand for; every entry stands under one of them, or is shown.
+        They are in thread order. Every entry is covered by one of them or shown.
         """
         return build_summary_tree(self.entries)
 
     async def asummaries(self) -> list[SummaryNode]:
-        """Return the summaries that a model reads; see `summaries`."""
+        """Return the summaries that a model gets; see `summaries`."""
         return await hop(lambda: self.summaries)
 
     def undo_summary(self) -> Turn | None:
-        """Take back the live summary: what it covers is shown again, or the summary it continues.
+        """Undo the latest summary: its turns, or the summary before it, are shown again.
 
-        The other summaries stay; where it stood under a parent, they are shown side by side again.
+        Other summaries stay; if it was under a parent, they are shown side by side again.
 
-        What is shown again stays: no compaction covers it unless `memory.summarize(force=True)` or
-        a summary by hand asks for it. `redo` brings the summary back.
+        The restored turns stay visible: only `memory.summarize(force=True)` or a summary by hand
+        covers them again. `redo` restores the summary.
 
         Returns:
-            What was taken back; None if there was no summary.
+            The undone summary; None if there was none.
         """
         entries = self.entries
         self.log.append(self.key, plan_undo_summary(entries))
@@ -477,23 +475,23 @@ class ConversationHistory(BaseChatMessageHistory):
     def edit_summary(
         self, text: str | Sequence[str], *, summary_id: str | None = None
     ) -> AddedTurn:
-        """Put other words in the place of a summary, for all that it stands for.
+        """Replace the text of a summary.
 
-        The record of the new summary says `edited`, and so does the name of its writer. Summaries
-        that were made by rule of this one and others are made anew at the next compaction.
+        The new summary's record and the name of its writer say `edited`. The next compaction
+        rebuilds parents that contain it.
 
         Args:
             text: The new summary; blank pieces are left out.
-            summary_id: The summary, by its entry's id; None is `last_summary`.
+            summary_id: The id of the summary's entry; None means `last_summary`.
 
         Returns:
             The turn of the new summary.
 
         Raises:
-            ConfigError: If there is no such summary, or a later one retells it.
+            ConfigError: If there is no such summary, or a later one continues it.
             InvalidMessageError: If the text is blank, or the write hook stores nothing of it;
                 nothing is written.
-            StaleWindowError: If the summary was forgotten at this moment; nothing is written.
+            StaleWindowError: If the summary was forgotten meanwhile; nothing is written.
         """
         old, draft = plan_edit_summary(self.entries, self._filter_summary(text), summary_id)
         return self._find_turn(self._append_about(old, draft))
@@ -524,34 +522,34 @@ class ConversationHistory(BaseChatMessageHistory):
 
     @property
     def pins(self) -> list[Pin]:
-        """What is pinned, in the order of pinning."""
+        """The pins, in the order of pinning."""
         return find_pins(self.entries)
 
     async def apins(self) -> list[Pin]:
-        """Return what is pinned; see `pins`."""
+        """Return the pins; see `pins`."""
         return await hop(lambda: self.pins)
 
     def pin(self, text: str | None = None, *, message_id: str | None = None) -> Pin:
-        """Keep words in view, as they are, in every context of the thread.
+        """Keep text unchanged in every context of the thread.
 
-        They stand first in the summary's message. Words that a message says belong to it: they go
-        when it is undone, edited or forgotten, and come back with it. Other words are the
-        application's own. Pinning the same words again changes nothing.
+        Pinned text comes first in the summary's message. Text from a message belongs to it: the pin
+        disappears if the message is undone, edited or forgotten, and returns with it. Other text is
+        the application's own. Pinning the same text again changes nothing.
 
         Args:
-            text: The words; None pins all that the message says.
-            message_id: The message that says them, as `messages` show it, or its entry's id. None
-                is the latest one that does, or else the summary.
+            text: The text; None pins the whole message.
+            message_id: The id of the message that contains the text, or of its entry. None means
+                the latest such message, or else the summary.
 
         Returns:
-            The pin; `unpin` takes it back.
+            The pin, for `unpin`.
 
         Raises:
             ConfigError: If neither is given, or the thread shows no such message.
-            InvalidMessageError: If the words are blank or the message does not say them, or if the
-                write hook stores nothing of them; nothing is written.
+            InvalidMessageError: If the text is blank or not in the message, or if the write hook
+                stores nothing of it; nothing is written.
             BudgetError: If the thread has too many pins, or they would be too long.
-            StaleWindowError: If the message was forgotten at this moment; nothing is pinned.
+            StaleWindowError: If the message was forgotten meanwhile; nothing is pinned.
         """
         entries = self.entries
         words = self.drafting.filter_pieces([find_pinned_text(entries, text, message_id)])
@@ -572,13 +570,13 @@ class ConversationHistory(BaseChatMessageHistory):
     apin = to_async(pin)
 
     def unpin(self, pin: Pin | str) -> bool:
-        """Take back a pin; the log keeps it, and `redo` brings it back.
+        """Remove a pin; the log keeps it, and `redo` restores it.
 
         Args:
-            pin: The pin, its id, or its words.
+            pin: The pin, its id, or its text.
 
         Returns:
-            Whether anything of the kind was pinned.
+            Whether there was such a pin.
 
         Raises:
             ConfigError: If it is neither a pin nor text.
@@ -592,29 +590,29 @@ class ConversationHistory(BaseChatMessageHistory):
     def to_maps(
         self, *, incremental: bool = True, exclude_last: bool = True, sink: str = DEFAULT_SINK
     ) -> list[dict[str, Any]]:
-        """Return the conversation's turns as maps, to be stored by `id`.
+        """Return the conversation's turns as maps, for storing by `id`.
 
         A map is `{"id", "message": {"role", "contents"}, "metadata"}`; `metadata` has `summaryIds`,
-        `attribute` and `aux` where they are set, and `timing` in milliseconds since the epoch.
-        `contents` is text; a turn with pictures, calls or results has all its parts under
-        `message["messages"]`, as LangChain's `messages_from_dict` reads them.
+        `attribute` and `aux` if they are set, and `timing` in milliseconds since the epoch.
+        `contents` is text; a turn with pictures, calls or results has all its parts in
+        `message["messages"]`, for LangChain's `messages_from_dict`.
 
-        An increment never skips or repeats a turn, whoever else exports or writes meanwhile. A turn
-        that changed after it was given out (it grew, was edited, or was split by a summary) comes
-        again whole under its id. A turn that was given out and then undone, cleared or replaced
-        comes once more as it was, with `retracted` in its `attribute`; when an undo is undone, it
-        comes again without. Metadata that is added to a turn after it was given out, and what
-        `forget` erases, make no increment.
+        An increment never skips or repeats a turn, even if others export or write meanwhile. If a
+        turn changed after its export (it grew, was edited, or was split by a summary), it is
+        exported again completely, with its id. If an exported turn was undone, cleared or replaced,
+        it is exported once more unchanged, with `retracted` in its `attribute`; if the undo is
+        undone, it is exported again without that mark. Metadata added after an export, and entries
+        erased by `forget`, are not exported.
 
         Args:
-            incremental: Only what `sink` has not got yet, and remember that it has it now. Else
-                everything that counts, and remember nothing.
+            incremental: Return only turns that `sink` does not have yet, and record that it has
+                them now. If False, return all current turns and record nothing.
             exclude_last: Leave out the last turn, which may still grow. Pass False when a
                 conversation is over.
-            sink: Who takes the maps; every sink has a cursor of its own.
+            sink: The receiver of the maps; each sink has its own cursor.
 
         Raises:
-            ConfigError: If `sink` is empty, or the log cannot keep cursors.
+            ConfigError: If `sink` is empty, or the log cannot store cursors.
         """
         if not incremental:
             shown = build_turns(self.entries)

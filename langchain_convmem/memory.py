@@ -92,7 +92,7 @@ class ConversationMemory:
     """
 
     log: MessageLog
-    """Where entries are kept."""
+    """The log that stores the entries."""
 
     def __init__(
         self,
@@ -111,15 +111,14 @@ class ConversationMemory:
         profile_tokens: int = 150,
         profiler: ProfilerLike | None = None,
     ) -> None:
-        """Make a memory of a log that is open already.
+        """Create a memory over an open log.
 
-        The log stays the caller's to close. `recall` finds lines instead of a `LineRecall` made of
-        `embeddings`, `settings` and `rewriter`, over the same log: such as
-        `integrations.VectorStoreRecall`; it stays the caller's, too. The other options are those of
-        `open`.
+        The caller closes the log. `recall`, such as `integrations.VectorStoreRecall`, finds lines
+        in the same log instead of a `LineRecall` with `embeddings`, `settings` and `rewriter`; the
+        caller closes it, too. The other options are those of `open`.
 
         Raises:
-            ConfigError: If an option makes no sense; the message names it.
+            ConfigError: If an option is invalid; the message names it.
         """
         given = locals()  # before any other name is bound
         self._options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
@@ -158,42 +157,41 @@ class ConversationMemory:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
 
         Args:
-            path: Path of the file; or `dynamodb://TABLE?region=NAME&endpoint=URL` (extra `aws`),
+            path: Path of the file, or `dynamodb://TABLE?region=NAME&endpoint=URL` (extra `aws`),
                 or `postgresql://USER@HOST/DATABASE?schema=NAME` (extra `postgres`).
-            embeddings: Any LangChain embeddings; None is `UniversalSentenceEmbeddings`, which comes
-                with the package, knows sixteen languages and needs neither key nor network. Users
-                whose vectors another embedder made are found by their words until `reindex`.
-            settings: How lines are recalled; None takes the defaults of `RecallSettings`.
+            embeddings: Any LangChain embeddings. None uses `UniversalSentenceEmbeddings`, which
+                comes with the package, knows sixteen languages and needs no key or network. Lines
+                embedded with another embedder are matched by words until `reindex`.
+            settings: How lines are recalled; None uses the defaults of `RecallSettings`.
             before_write: Gets a copy of each message before it is stored or embedded, and returns
-                what to store, or None to store nothing of it; see `WriteHook`. Added and wrapped
-                messages, edits, summaries, imports and the questions of a recall all pass it. None
-                stores every message as it is.
-            rewriter: Makes of a question what to search for; see `LineRecall`.
+                what to store, or None to store nothing; see `WriteHook`. It sees added and wrapped
+                messages, edits, summaries, imports and recall questions. None stores every message
+                unchanged.
+            rewriter: Turns a question into the text to search for; see `LineRecall`.
             summarizer: Writes the summaries that replace old messages in views: a chat
                 model, another Runnable or function of messages, or the model-free
-                `offline.ExtractiveSummarizer()`. `"auto"`: the model of the first chain, agent or
-                conversation that runs over this memory. None: nothing is ever summarised. A
-                coroutine function runs behind the turns, or where `asummarize` and the like await
-                it; a synchronous call that would need it raises a `ConfigError`.
+                `offline.ExtractiveSummarizer()`. `"auto"` uses the model of the first chain, agent
+                or conversation of this memory. None never summarises. A coroutine function runs in
+                the background, or where `asummarize` and similar methods await it; a synchronous
+                call that would need it raises a `ConfigError`.
             summary_settings: When a thread is compacted, and how far.
-            summarize_when: `"background"`: a worker thread compacts after the turn.
-                `"foreground"`: within the turn, for scripts.
-            on_summary: Gets a `SummaryEvent` whenever a thread was compacted, or no summary came
-                about. A plain function, called where the work is done, so it must be quick.
-            signing_key: A secret of 16 to 64 bytes with which the log signs its entries, so that
-                nobody who lacks it can alter them unseen; see `SQLiteLog`.
-            token_counter: Counts tokens wherever tokens are counted: a function of messages, or a
-                model that counts for itself, perhaps over the network. None is an estimate by
-                script and kind of text.
-            profile_tokens: How many tokens of what is known of a user (`profile`) a model gets with
-                every turn that recalls; 0 is none. Hosts and calls may set it for themselves.
-            profiler: A chat model, another Runnable or a function of messages that reads behind
-                the turns, a few at a time, what users said, and proposes items of their profiles;
-                see `update_profile`. None: rules alone find them, in five languages.
+            summarize_when: `"background"` compacts in a worker thread after the turn;
+                `"foreground"` compacts within the turn, for scripts.
+            on_summary: Gets a `SummaryEvent` whenever a thread was compacted or that failed. It
+                must be a plain, quick function, because it is called in the thread that compacts.
+            signing_key: A secret of 16 to 64 bytes that signs entries, so that nobody without it
+                can alter them unnoticed; see `SQLiteLog`.
+            token_counter: Counts all tokens: a function of messages, or a model with its own
+                counter, which may use the network. None estimates by script and kind of text.
+            profile_tokens: Budget for the user's profile (`profile`), which a model gets in every
+                turn with recall; 0 turns it off. Integrations and calls can override it.
+            profiler: A chat model, another Runnable or a function of messages that reads a few user
+                messages at a time, in the background, and proposes profile items; see
+                `update_profile`. None uses only rules, in five languages.
 
         Raises:
-            ConfigError: If the path names no file in an existing directory and no known log, or
-                an option makes no sense; or if the log was signed with another key.
+            ConfigError: If the path is neither a file in an existing directory nor a known log, an
+                option is invalid, or the log is signed with another key.
             MissingExtraError: If the log's driver is not installed.
         """
         given = locals()  # before any other name is bound
@@ -211,16 +209,16 @@ class ConversationMemory:
     # -- Closing and copying ----------------------------------------------------------------------
 
     def close(self, timeout_s: float | None = 10.0) -> None:
-        """Wait for running turns, finish the current summary, release what was opened here.
+        """Wait for running turns, finish the current summary, and close what this memory opened.
 
-        Turns of graphs and agents are runs of LangGraph: wait for these before. Turns that began in
-        this thread cannot go on while it waits, and are not waited for. Lines that wait to be
-        embedded wait for another process, or another recall, unless they are few. A log that was
+        Turns of graphs and agents are LangGraph runs; wait for them first. Turns that began in this
+        thread cannot continue while it waits, so they are not waited for. Lines that are not yet
+        embedded, unless they are few, are left to another process or a later recall. A log that was
         passed in stays open. Idempotent.
 
         Args:
-            timeout_s: Seconds to wait for turns at most; None waits for ever. A turn that ends
-                later raises `LogClosedError` where it stores its reply.
+            timeout_s: Maximum seconds to wait for turns; None waits forever. A turn that ends later
+                raises `LogClosedError` when it stores its reply.
         """
         self._turn_memory.active_turns.wait(timeout_s)
         self._turn_memory.close()
@@ -228,10 +226,10 @@ class ConversationMemory:
             self.log.close()
 
     async def aclose(self, timeout_s: float | None = 10.0) -> None:
-        """Wait for running turns and release what was opened here; see `close`.
+        """Wait for running turns and close what this memory opened; see `close`.
 
-        The event loop runs meanwhile: streams that were left and tasks that were cancelled just
-        before store what they had.
+        The event loop keeps running, so abandoned streams and cancelled tasks can still store their
+        partial replies.
         """
         await run_in_thread(partial(self.close, timeout_s))
 
@@ -278,45 +276,45 @@ class ConversationMemory:
         output_messages_key: str | None = None,
         record_recall: bool = False,
     ) -> RememberingRunnable:
-        """Return `inner` with a memory: a Runnable that takes what the user says, in any form.
+        """Return `inner` with a memory, as a Runnable that accepts user messages in any form.
 
         Call it with `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id` is
-        required, and may be called `session_id`. A call may set options for itself, by the same
-        names: `config={"configurable": {..., "memory": {"recall": False}}}`.
+        required (`session_id` works, too). A call can override options:
+        `config={"configurable": {..., "memory": {"recall": False}}}`.
 
         Args:
             inner: A chat model, or a chain that begins with one, which gets messages; or any
                 other Runnable or function, which gets a dict with `history`, `input` and
-                `recalled` (message lists), `summary` (text) and `messages` (the whole). What it
-                returns is returned as it is; the log keeps the messages in it, or the one it was
-                read from.
+                `recalled` (message lists), `summary` (text) and `messages` (all of them). Its
+                result is returned unchanged; the log keeps the messages in it, or the message that
+                it was parsed from.
             options: What the model gets in a turn, and whether the turn is stored. Each of the next
-                nine goes before it; `TurnOptions` says more of them, and what they are by default.
-            recall: Whether to recall lines of earlier conversations.
-            recall_tokens: Budget of the recalled text.
+                nine arguments overrides it; `TurnOptions` explains them and their defaults.
+            recall: Whether to recall lines from earlier conversations.
+            recall_tokens: Budget for recalled text.
             recall_k: Number of blocks to recall instead.
             history_tokens: Budget for earlier messages of the thread.
-            context_tokens: One budget for all that the model gets.
-            reserved_tokens: Of these, so many are left for what stands outside the messages.
-            profile_tokens: Budget of what is known of the user; None is what the memory says.
+            context_tokens: One budget for everything that the model gets.
+            reserved_tokens: The part of it to keep free for text outside the messages.
+            profile_tokens: Budget for the user's profile; None uses the memory's setting.
             remember: Whether to store turns.
-            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
-                prompt cache keeps all before them, or in the system message (`"system"`).
+            recall_place: Whether recalled lines go before the user's text (`"user"`), so that a
+                provider can cache everything before them, or into the system message (`"system"`).
             queue_timeout_s: Seconds to wait for earlier turns of the thread.
-            provider: Provider rules for messages, as in `history.context`; None follows the chat
-                models found inside, and where these differ or cannot be seen, by `"strict"`.
-            input_messages_key: Key of what the user says, in a dict that is passed and in the dict
-                that `inner` gets; `input` by default.
-            history_messages_key: Key of what was said before, in both; `history` by default.
+            provider: Provider rules for messages, as in `history.context`. None follows the chat
+                models found inside, or uses `"strict"` if they differ or cannot be seen.
+            input_messages_key: Key of the user's message, in a dict input and in the dict that
+                `inner` gets; `input` by default.
+            history_messages_key: Key of earlier messages, in both; `history` by default.
             output_messages_key: Key of the answer in a dict that `inner` returns; `output` by
                 default, or `messages`.
-            record_recall: Whether the metadata of each reply says which lines were recalled for it:
-                `aux["recalled"]`, ids and scores without a word of them, for applications that
-                show it; see `turns.turn.note_recalled`.
+            record_recall: Whether each reply's metadata records which lines were recalled for it:
+                `aux["recalled"]`, ids and scores without text, for applications that show them;
+                see `turns.turn.note_recalled`.
 
         Raises:
-            ConfigError: If `inner` is not a chain, there is no such provider, or a budget leaves no
-                room for messages, or none for as many as are said before they are summarised.
+            ConfigError: If `inner` is not a chain, the provider is unknown, or a budget leaves no
+                room for messages, or too little for those that wait to be summarised.
         """
         given = locals()  # before any other name is bound
         from langchain_convmem.turns.chains import read_chain
@@ -358,9 +356,9 @@ class ConversationMemory:
     ) -> Conversation:
         """Return a conversation that continues a thread of this memory.
 
-        The question is stored before the model is called, the rest of the turn in one write when
-        the reply is there. A turn that fails is taken back. What is recalled stands before the
-        user's words; the log keeps these alone. A send may set options for itself:
+        The question is stored before the model is called, and the rest of the turn in one write
+        when the reply is complete. A turn that fails is undone. Recalled lines come before the
+        user's text; the log stores only the user's text. A call can override options:
         `config={"configurable": {"memory": {"recall": False}}}`.
 
         Args:
@@ -368,32 +366,32 @@ class ConversationMemory:
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
             options: What the model gets in a turn, and whether the turn is stored; this and the
-                next eight as in `wrap`.
-            recall: Whether to recall lines of earlier conversations.
-            recall_tokens: Budget of the recalled text.
+                next nine arguments work as in `wrap`.
+            recall: Whether to recall lines from earlier conversations.
+            recall_tokens: Budget for recalled text.
             recall_k: Number of blocks to recall instead.
-            history_tokens: Budget of what was said in the thread before.
-            context_tokens: One budget for all that the model gets.
-            reserved_tokens: Of these, so many are left free.
-            profile_tokens: Budget of what is known of the user; None is what the memory says.
+            history_tokens: Budget for earlier messages of the thread.
+            context_tokens: One budget for everything that the model gets.
+            reserved_tokens: The part of it to keep free.
+            profile_tokens: Budget for the user's profile; None uses the memory's setting.
             remember: Whether to store turns.
-            recall_place: Whether recalled lines stand before what the user says (`"user"`), where a
-                prompt cache keeps all before them, or in the system message (`"system"`).
+            recall_place: Whether recalled lines go before the user's text (`"user"`), so that a
+                provider can cache everything before them, or into the system message (`"system"`).
             provider: Provider rules for the messages. None follows the chat model, and uses those
-                of all (`"strict"`) for text engines.
-            config: Settings of the conversation; None uses the engine's defaults. Each argument
-                that follows goes before it unless it is None; `ConversationConfig` says what they
-                mean, and has more.
-            system_prompt: What the model is told first; the first message of the preface.
-            preface: What stands before the first message.
-            stop: Texts that end a reply of a text engine.
+                of all providers (`"strict"`) for text engines.
+            config: Settings of the conversation; None uses the engine's defaults. Each following
+                argument overrides it unless it is None; `ConversationConfig` explains them and has
+                more.
+            system_prompt: The system prompt: the first message of the preface.
+            preface: Instructions, examples and tools before the first message.
+            stop: Texts that end a text engine's reply.
             auto_tools: Call tools until the model replies without calls.
-            max_tool_rounds: The most rounds of tool calls in one turn.
+            max_tool_rounds: Maximum rounds of tool calls in one turn.
             tool_handler: Asked before each call.
             on_cancel: What to do with a cancelled turn.
 
         Raises:
-            ConfigError: If a setting does not fit the model, or a budget leaves no room.
+            ConfigError: If a setting does not apply to the model, or a budget leaves no room.
         """
         given = locals()  # before any other name is bound
         from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
@@ -423,17 +421,17 @@ class ConversationMemory:
         )
 
     def threads(self, user_id: str | None = None) -> list[ThreadInfo]:
-        """Return a user's threads, latest first, with their titles, archived ones as well.
+        """Return a user's threads, latest first, with their titles, archived ones included.
 
         Args:
-            user_id: Whose threads; None lists the threads of no user.
+            user_id: The user; None lists anonymous threads.
         """
         return list_threads(self.log, user_id)
 
     athreads = to_async(threads)
 
     def users(self) -> list[str]:
-        """Return the ids of all users that have threads, in order; `threads()` has those of none.
+        """Return the ids of all users with threads, in order; `threads()` lists anonymous threads.
 
         Raises:
             ConfigError: If the log cannot list them.
@@ -443,40 +441,40 @@ class ConversationMemory:
     ausers = to_async(users)
 
     def get_title(self, thread_id: str, *, user_id: str | None = None) -> str:
-        """Return the title of a thread; empty if nobody gave it one."""
+        """Return the title of a thread; empty if it has none."""
         key = ThreadKey(user_id, thread_id)
         return list_titles(self.log, [key]).get(key, "")
 
     aget_title = to_async(get_title)
 
     def set_title(self, thread_id: str, title: str, *, user_id: str | None = None) -> None:
-        """Give a thread a title, which lists of threads show; no model reads it.
+        """Give a thread a title for lists of threads; models do not see titles.
 
-        Imports bring the titles of their files along, and leave one that was given here.
+        Imports keep the titles in their files, but do not replace one that was set here.
 
         Args:
             thread_id: The thread.
-            title: One line of at most 200 characters; empty text takes the title away.
+            title: One line of at most 200 characters; empty text removes the title.
             user_id: The thread's user.
 
         Raises:
-            ConfigError: If the title is too long or more than a line, the thread has no entries,
-                or the log keeps no documents beside threads.
+            ConfigError: If the title is too long or has several lines, the thread has no entries,
+                or the log cannot store documents.
         """
         return update_thread(self.log, ThreadKey(user_id, thread_id), {"title": check_title(title)})
 
     aset_title = to_async(set_title)
 
     def archive(self, thread_id: str, *, user_id: str | None = None, archived: bool = True) -> None:
-        """Mark a thread as put away, or not; it is kept, shown and recalled as before.
+        """Archive a thread, or undo that; it is kept, shown and recalled as before.
 
         Args:
             thread_id: The thread.
             user_id: The thread's user.
-            archived: False takes it back out.
+            archived: False takes it out of the archive.
 
         Raises:
-            ConfigError: If the thread has no entries, or the log keeps no documents beside threads.
+            ConfigError: If the thread has no entries, or the log cannot store documents.
         """
         return update_thread(self.log, ThreadKey(user_id, thread_id), {"archived": bool(archived)})
 
@@ -490,12 +488,12 @@ class ConversationMemory:
         new_thread_id: str | None = None,
         user_id: str | None = None,
     ) -> ConversationHistory:
-        """Return a new thread with copies of what another shows: messages, ids and summaries.
+        """Return a new thread with copies of another's visible messages, ids and summaries.
 
         Args:
-            thread_id: The thread to go on from.
-            at: The last message to copy, by its id, or the last turn; None copies all.
-            new_thread_id: A thread that is not in use; None makes up an id.
+            thread_id: The thread to copy.
+            at: Id of the last message or turn to copy; None copies all.
+            new_thread_id: An id that is not in use; None creates one.
             user_id: The user of both threads.
 
         Raises:
@@ -511,22 +509,22 @@ class ConversationMemory:
     ) -> ConversationHistory:
         """Move a thread to a user: messages with their ids, edits, summaries, pins and title.
 
-        All is copied, then the original is erased. A call that was cut short loses nothing, and
-        goes on when it is made again. Entries get new ids, so their time of writing (`as_of`,
-        `forget(before=...)`) is now. Call it between turns: what is written meanwhile stays where
-        it is.
+        Everything is copied, then the original is erased. An interrupted call loses nothing; call
+        it again to continue. Entries get new ids, so their storage time (`as_of`,
+        `forget(before=...)`) is now. Call it between turns, because messages written meanwhile are
+        not moved.
 
         Args:
             thread_id: The thread.
-            user_id: Whose it becomes.
-            from_user_id: Whose it is; None for a thread of no user.
+            user_id: The new user.
+            from_user_id: The current user; None for an anonymous thread.
 
         Returns:
-            The thread's history, at the new user.
+            The thread's history under the new user.
 
         Raises:
-            ConfigError: If there is no such thread, or the user has one of this id that does not
-                begin with what this one shows.
+            ConfigError: If there is no such thread, or the user has a thread with this id and
+                other content.
             LogError: If an entry of it is damaged.
         """
         origin = ThreadKey(from_user_id, thread_id)
@@ -539,11 +537,11 @@ class ConversationMemory:
     def stats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
         """Return statistics of a thread: messages, turns, tokens, times, bytes.
 
-        Nothing is counted while turns run: each call reads the whole thread, so ask as often as
-        somebody looks, not in every turn.
+        Each call reads the whole thread, so call it when somebody needs the numbers, not in every
+        turn.
 
         Args:
-            thread_id: The thread; one that does not exist has nothing.
+            thread_id: The thread; for one that does not exist, all counts are zero.
             user_id: Its user.
         """
         return compute_stats(self.log.entries(ThreadKey(user_id, thread_id)))
@@ -564,21 +562,20 @@ class ConversationMemory:
         """Store messages verbatim in a thread, all or none.
 
         Args:
-            messages: Messages, or any of the forms that a chain takes. `name` is the speaker,
+            messages: Messages in any form that a chain accepts. `name` is the speaker,
                 `additional_kwargs["timestamp"]` the time (ISO 8601 or milliseconds since the
                 epoch), `additional_kwargs["session"]` the session.
             thread_id: The thread.
             user_id: Its user.
-            turn_id: The turn they belong to, a ULID: what is asked and what answers it stand
-                together in every view. None makes each message a turn of its own.
+            turn_id: The turn they belong to, a ULID, which groups a question with its answers in
+                every view. None makes each message a separate turn.
             durable: Whether they survive a crash of the machine. False is for imports that can be
-                repeated: they survive a crash of the process only.
+                repeated: these survive only a crash of the process.
 
         Returns:
-            One entry per message, in order; for a message the thread already has, the entry that is
-            there. There is none for a message that is marked
-            `additional_kwargs={"remember": False}`, nor for one of which the write hook stores
-            nothing.
+            One entry per message, in order; for a message that the thread already has, the existing
+            entry. Messages marked `additional_kwargs={"remember": False}`, and those for which the
+            write hook stores nothing, have none.
 
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
@@ -602,32 +599,31 @@ class ConversationMemory:
         progress: Callable[[int, int], None] | None = None,
         is_own: bool = False,
     ) -> ImportReport:
-        """Import the conversations of a file and return a report.
+        """Import the conversations in a file and return a report.
 
-        The file is checked to its last line before the first write, and importing it again doubles
-        nothing; a file that has grown adds what is new. The lines are found by the next recall, or
-        by `refresh` ahead of it. Survives a crash of the process, not of the machine: import again
-        after one.
+        The whole file is checked before the first write, and importing it again adds only what is
+        new. The next recall indexes the lines, or call `refresh` first. The import survives a crash
+        of the process but not of the machine; after that, import again.
 
         Args:
             path: An export of ChatGPT or Claude, as the zip, the folder or the JSON; an export of
                 convmem, messages of OpenAI's API, a store of LangChain or LangGraph, turns of
-                `to_maps()`; see the page on import, export and copy. Of a zip or folder, what
-                cannot be read is left out, and `ImportReport.unread` names it.
-            user_id: Whose conversations; None makes each thread one of no user.
-            find_user: Or says whose each is: it gets the id of a thread, and a branch goes with it.
-            thread_id: The thread's name, if the file holds one conversation only.
-            format: The name of the format that the file must have, such as `chatgpt`; None finds
-                it out by its content.
+                `to_maps()`; see the page on import, export and copy. Unreadable parts of a zip or
+                folder are left out and listed in `ImportReport.unread`.
+            user_id: The user; None makes each thread anonymous.
+            find_user: Alternatively, returns the user for a thread id; branches follow their
+                thread.
+            thread_id: The thread's id, if the file has only one conversation.
+            format: The required format, such as `chatgpt`; None detects it from the content.
             progress: Called with (done, total) entries after each thread.
-            is_own: Whether its messages count as if they had been said here. Otherwise what the
-                user said in them tells facts for the profile, and gives no instructions ("call me
-                Annie"), since anybody can write a file. An export of convmem says so itself.
+            is_own: Whether its messages count as the user's own. Otherwise, they can add facts to
+                the profile but no instructions ("call me Annie"), because anybody can write a file.
+                An export of convmem declares this itself.
 
         Raises:
             ConfigError: If no format has that name, or both a user and a finder are given.
-            ImportFormatError: If the file is of no known format, or not what its format says;
-                nothing is written.
+            ImportFormatError: If the format is unknown or the file does not follow it; nothing is
+                written.
             MissingExtraError: If its format needs a package that is not installed.
         """
         from langchain_convmem.transfer.imports import read_file, store_file
@@ -669,25 +665,25 @@ class ConversationMemory:
     ) -> DialogLineRetriever:
         """Return a LangChain retriever over dialog lines.
 
-        Of a question of more than 8,000 characters it reads the first and the last 4,000.
+        If a question has more than 8,000 characters, it reads only the first and last 4,000.
 
         Args:
             user_id: Search all threads of this user.
-            thread_id: Search this thread only; without `user_id`, the thread of no user.
-            user_ids: Search all threads of all these users instead: whoever asks reads what every
-                one of them said.
-            k: Return exactly so many documents, one block of neighbouring lines each.
-            max_tokens: Or as many blocks as fit this budget.
-            threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
-                nothing if the question is unrelated to anything in the log.
-            filter: By name the value that a line must have, or a list of values of which it must
-                have one; see `RecallOptions`.
-            since: Only lines from this time on: a datetime with its zone, or milliseconds.
+            thread_id: Search only this thread; without `user_id`, the anonymous thread.
+            user_ids: Search all threads of these users instead; the person asking sees what all of
+                them said.
+            k: Number of documents, one block of neighbouring lines each.
+            max_tokens: Alternatively, a token budget for all blocks.
+            threshold: Leave out lines whose cosine similarity does not exceed this; "auto" finds
+                nothing if the question is related to no line.
+            filter: For each name, the value that a line must have, or a list of accepted values;
+                see `RecallOptions`.
+            since: Only lines from this time on: a datetime with a time zone, or milliseconds.
             until: Only lines before this time.
 
         Raises:
-            ConfigError: If no owner is given, or users in two ways, or the scope is not
-                valid.
+            ConfigError: If there is no user or thread, users are given in two ways, or the scope is
+                invalid.
         """
         given = locals()  # before any other name is bound
         from langchain_convmem.recall import DialogLineRetriever
@@ -718,31 +714,31 @@ class ConversationMemory:
         remember: bool = True,
         before: str | None = None,
     ) -> Recall:
-        """Return the dialog lines that fit a query best, with the lines around them.
+        """Return the lines that are most relevant to a query, with the lines around them.
 
         Args:
-            query: The question, verbatim. The write hook sees it first, since
-                an embedder may be a third party; if the hook leaves nothing, nothing is found.
-                Of more than 8,000 characters the first and the last 4,000 are read.
+            query: The question, verbatim. The write hook sees it first, because an embedder may be
+                a third party; if the hook returns nothing, nothing is found. If it has more than
+                8,000 characters, only the first and last 4,000 are read.
             user_id: Search all threads of this user.
-            thread_id: With a user: the current thread, whose live context is left out, since the
-                model sees it anyway. Without: the one thread to search, whole.
-            user_ids: Search all threads of all these users together: whoever asks reads what every
-                one of them said. `user_id`, then one of them, and `thread_id` name the current
-                thread alone.
-            k: Return exactly so many blocks, or
-            max_tokens: as many as fit this budget (default 1,000).
-            threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
-                nothing if the question is unrelated to anything in the log.
-            filter: By name the value that a line must have, or a list of values of which it must
-                have one: `speaker`, `role`, `session`, `thread_id`, `user_id`, or a key of the
+            thread_id: With a user, the current thread, whose visible context is left out because
+                the model sees it anyway. Without a user, the only thread to search.
+            user_ids: Search all threads of these users together; the person asking sees what all of
+                them said. `user_id`, which must be one of them, and `thread_id` then only identify
+                the current thread.
+            k: Number of blocks.
+            max_tokens: Alternatively, a token budget for all blocks (default 1,000).
+            threshold: Leave out lines whose cosine similarity does not exceed this; "auto" finds
+                nothing if the question is related to no line.
+            filter: For each name, the value that a line must have, or a list of accepted values.
+                Names are `speaker`, `role`, `session`, `thread_id`, `user_id`, and keys of the
                 message's `additional_kwargs`.
-            since: Only lines from this time on: a datetime with its zone, or milliseconds since the
-                epoch.
+            since: Only lines from this time on: a datetime with a time zone, or milliseconds since
+                the epoch.
             until: Only lines before this time.
-            remember: Whether what is found enters the relevance buffer of the current thread, where
-                the settings have one. Either way the answer's `buffer` contains it.
-            before: What the user said just before, from which a short follow-up such as "and hers?"
+            remember: Whether to add the result to the current thread's relevance buffer, if the
+                settings have one. The result's `buffer` contains it either way.
+            before: The user's previous message, from which a short follow-up such as "and hers?"
                 borrows its topic.
 
         Raises:
@@ -765,16 +761,16 @@ class ConversationMemory:
     def search(
         self, words: str, *, user_id: str | None = None, thread_id: str | None = None
     ) -> list[DialogLine]:
-        """Return the lines that hold all of these words, the latest first.
+        """Return the lines that contain all of these words, latest first.
 
-        Letters are compared without case, and parts of longer words count. `recall` finds what
-        helps answer a question, in other words as well. Nothing is embedded; of a user who was
-        recalled from before, only what is new is read from the log.
+        Case is ignored, and parts of longer words count. `recall` finds lines that help answer a
+        question, even in different words. Nothing is embedded. If the user's index is loaded, only
+        new entries are read from the log.
 
         Args:
-            words: Words with blanks between them, in any order.
-            user_id: Whose lines; or
-            thread_id: the thread of no user.
+            words: Words separated by spaces, in any order.
+            user_id: The user whose lines to use, or
+            thread_id: an anonymous thread.
 
         Raises:
             ConfigError: If there are no words, or neither a user nor a thread is given.
@@ -799,13 +795,13 @@ class ConversationMemory:
         """Index new lines now, so that the next recall does not have to.
 
         Args:
-            user_id: Whose lines; or
-            thread_id: the thread of no user.
+            user_id: The user whose lines to use, or
+            thread_id: an anonymous thread.
             progress: Called with (done, total) lines.
 
         Returns:
-            Problems, one sentence each, such as a failing embedder; empty when every line is
-            indexed whole.
+            Problems, one sentence each, such as a failing embedder; empty if every line is fully
+            indexed.
 
         Raises:
             ConfigError: If neither a user nor a thread is given.
@@ -824,22 +820,22 @@ class ConversationMemory:
     ) -> tuple[str, ...]:
         """Re-embed lines after a change of the embedder, then delete the old vectors.
 
-        Until then nothing is sent to the new embedder: lines are found by their words, and
+        Until then, nothing is sent to the new embedder: lines are matched by words, and
         `Recall.problems` says so. Each batch is stored before the next one is sent, so after a
-        failure or a kill another call goes on where this one stopped. Run it when no process works
-        with the old embedder any more.
+        failure or a kill, another call continues where this one stopped. Run it when no process
+        uses the old embedder any more.
 
         Args:
             user_id: Whose lines; or
             thread_id: the thread of no user; or
-            all_users: those of all users and of all threads of no user, one after the other.
+            all_users: all users and anonymous threads, one after the other.
             progress: Called with (done, total) segments of one user.
 
         Returns:
             Problems, one sentence each; empty if every line is fully indexed.
 
         Raises:
-            ConfigError: If the call names nobody, or all users of a log that cannot list them.
+            ConfigError: If the call names no user or thread, or the log cannot list all users.
             LogError: If the log cannot be read.
         """
         owners = list_owners(self.log, user_id, thread_id, all_users=all_users)
@@ -854,8 +850,8 @@ class ConversationMemory:
         """Return the embedder of an owner's lines and how many lines are pending.
 
         Args:
-            user_id: Whose lines; or
-            thread_id: the thread of no user.
+            user_id: The user whose lines to use, or
+            thread_id: an anonymous thread.
 
         Raises:
             ConfigError: If neither a user nor a thread is given.
@@ -868,15 +864,15 @@ class ConversationMemory:
     # -- What is known of a user ------------------------------------------------------------------
 
     def profile(self, user_id: str | None = None, *, thread_id: str | None = None) -> UserProfile:
-        """Return what is known of a user: what they said of themselves, verbatim, with its dates.
+        """Return a user's profile: what they said about themselves, verbatim, with dates.
 
-        A view of the log: made without a model, the same in every process, and forgotten with what
-        it was said in. The first call of a process reads what the user said; later ones read what
-        is new.
+        It is a view of the log: computed without a model, the same in every process, and forgotten
+        with its messages. A process's first call reads all the user's messages; later calls read
+        only new ones.
 
         Args:
-            user_id: Of whom; or
-            thread_id: what the thread of no user says.
+            user_id: The user, or
+            thread_id: an anonymous thread.
 
         Raises:
             ConfigError: If neither a user nor a thread is given.
@@ -889,16 +885,16 @@ class ConversationMemory:
     def update_profile(
         self, user_id: str | None = None, *, thread_id: str | None = None
     ) -> ProfilerReport:
-        """Have the profiler read now what it has not read, without waiting for more turns.
+        """Let the profiler read unread messages now, without waiting for more turns.
 
-        For scripts, for queues where no thread outlives a request, and for what was said before
-        there was a profiler. It may propose: an item comes of a proposal if its words stand in the
-        line, and the user says and means them. The sentence around them is quoted, as with items
-        that rules find, and what rules find is not proposed again.
+        Use it in scripts, in queues where no thread outlives a request, and for messages from
+        before there was a profiler. The profiler only proposes: a proposal becomes an item if the
+        line contains its words and the user says and means them. The sentence around them is
+        quoted, as with items that rules find; these are not proposed again.
 
         Args:
-            user_id: Whose threads; all of them without a thread.
-            thread_id: This thread alone; of no user without one.
+            user_id: The user; without `thread_id`, all of the user's threads are read.
+            thread_id: Only this thread; without `user_id`, an anonymous one.
 
         Raises:
             ConfigError: If the memory has no profiler, or neither a user nor a thread is given.
@@ -913,23 +909,21 @@ class ConversationMemory:
     def as_of(self, when: PointInTime) -> ConversationMemory:
         """Return this memory as it was at an earlier time, read-only.
 
-        Recall, contexts, summaries and profiles are what an assistant could know then: those of a
-        memory that was given no more than what the log held. What was erased since is not there
-        either. Titles, buffers and other documents beside a thread, and what was added to the
-        metadata of an entry later, are those of today or not there at all.
+        Recall, contexts, summaries and profiles contain what an assistant could know then. Entries
+        erased since then are missing. Titles, buffers and other documents of a thread, and metadata
+        added to an entry later, are the current ones or missing.
 
-        It shares this memory's log, and closing it closes nothing. Its first recall of a user reads
-        the lines of that time; keep it as long as you ask about the same time.
+        It shares this memory's log, and closing it closes nothing. Its first recall for a user
+        reads the lines of that time, so keep it while you ask about the same time.
 
         Args:
-            when: A datetime with its zone, milliseconds since the epoch, ISO 8601 such as
-                "2026-05-01T12:00Z", or the id of an entry, which is the last one there. Time is
-                that of writing: what a file brought was there when it was imported, whatever its
-                dates.
+            when: A datetime with a time zone, milliseconds since the epoch, ISO 8601 such as
+                "2026-05-01T12:00Z", or the id of the last entry to include. Only storage time
+                counts: imported messages exist from their import on, whatever their dates.
 
         Raises:
-            ConfigError: If that is no point in time, or this memory was given a recall of its own,
-                whose index is not one of earlier times.
+            ConfigError: If this is not a point in time, or this memory uses its own recall, whose
+                index does not cover earlier times.
         """
         from langchain_convmem.logs.as_of import LogAsOf, LogBound
 
@@ -955,8 +949,8 @@ class ConversationMemory:
 
         Args:
             thread_id: The thread.
-            user_id: Whose.
-            force: Cover everything but the question that waits for an answer, due or not.
+            user_id: Its user.
+            force: Cover everything except a question that waits for an answer, even if not due.
 
         Returns:
             A report; true if a summary was written.
@@ -970,18 +964,18 @@ class ConversationMemory:
     asummarize = to_async(summarize)
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait for what goes on behind the turns: compactions, and the profiler's reading.
+        """Wait for background work: compactions and the profiler.
 
         Args:
-            timeout_s: Seconds to wait at most for either; None waits for ever.
+            timeout_s: Maximum seconds to wait for each; None waits forever.
 
         Returns:
-            Whether all ended in time.
+            Whether all work ended in time.
         """
         return self._turn_memory.flush(timeout_s)
 
     async def aflush(self, timeout_s: float | None = None) -> bool:
-        """Wait for what goes on behind the turns, without blocking the event loop; see `flush`."""
+        """Wait for background work without blocking the event loop; see `flush`."""
         return await run_in_thread(partial(self.flush, timeout_s))
 
     # -- Forgetting -------------------------------------------------------------------------------
@@ -997,25 +991,25 @@ class ConversationMemory:
     ) -> ForgetReceipt:
         """Permanently erase a user with all threads, a thread, or entries of a thread.
 
-        What recall keeps of it in this process's memory goes too; other processes notice when they
-        next recall for this user. Summaries that cover it are erased too, also those written
-        meanwhile, and with a summarizer the thread is compacted again.
+        This process's index is updated, too; other processes notice when they next recall for this
+        user. Summaries that cover erased entries are erased, even those written meanwhile; with a
+        summarizer, the thread is compacted again.
 
         Args:
-            user_id: Alone: everything of this user.
-            thread_id: This thread of the user, or the thread of no user.
+            user_id: The user; alone, everything about this user is erased.
+            thread_id: Only this thread of the user, or an anonymous thread.
             entry_ids: Only these entries of the thread, by entry id or message id.
-            before: Only what was written before this time, in each of the threads: a datetime with
-                its zone, milliseconds since the epoch or ISO 8601. Time is that of writing, as with
-                `as_of`. What fails half way goes on with another call.
-            all_users: With `before`: in the threads of all users and of none.
+            before: Only entries stored before this time, in each of the threads: a datetime with a
+                time zone, milliseconds since the epoch or ISO 8601. Only storage time counts, as
+                with `as_of`. If a call fails midway, another call continues.
+            all_users: With `before`, erase in the threads of all users and in anonymous threads.
 
         Returns:
-            What was erased, in counts.
+            Counts of what was erased.
 
         Raises:
-            ConfigError: If the call names nobody, or entries of no thread, or all users without a
-                time.
+            ConfigError: If the call names no user or thread, entries without a thread, or all users
+                without a time.
         """
         if before is None and not all_users:
             owner = find_owner(user_id, thread_id)

@@ -40,20 +40,19 @@ _KEY = ThreadKey(None, "messages")
 
 
 class SummarizingMemory(RunnableSerializable[Any, Any]):
-    """Compacts messages on their way to a model: a summary takes the place of the oldest.
+    """Compacts messages on their way to a model: a summary replaces the oldest ones.
 
     Takes a list of messages, a prompt value, or a dict with messages under a key, and returns the
-    same shape. Below the high mark nothing changes. The question that waits for an answer and an
-    open tool loop stay whole; system messages stay. The summary is one marked message with
-    the authority of the user, and a short answer to it; where they come back in the next call, the
-    next summary continues it.
+    same type. Below `trigger`, nothing changes. A question that waits for an answer, an open tool
+    loop and system messages stay unchanged. The summary is a marked user message with a short
+    reply. If both are in the input of the next call, the next summary continues it.
 
-    It keeps nothing between calls: pass on what came out, as `as_node` does. A chain that passes
-    the whole conversation each time has it summarised each time. If the summariser fails, the
-    messages pass as they are, and the next call tries again.
+    It keeps no state between calls: pass its output to the next call, as `as_node` does. If you
+    pass the whole conversation each time, it is summarised each time. If the summarizer fails, the
+    messages pass unchanged, and the next call tries again.
 
-    Nothing is stored: who wants what was summarised back, word for word, keeps it in a
-    `ConversationMemory`, whose `wrap`, graph nodes and agent middleware summarise by themselves.
+    Nothing is stored. To recall summarised messages word for word, use a `ConversationMemory`,
+    whose `wrap`, graph nodes and agent middleware summarise automatically.
     Thread-safe.
     """
 
@@ -61,11 +60,11 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     summarizer: Any = Field(default_factory=ExtractiveSummarizer, validate_default=True)
     """A chat model, another Runnable or function of messages, or a `Summarizer`; by default one
-    that quotes the most telling sentences, without a model."""
+    that quotes the most informative sentences, without a model."""
     settings: InstanceOf[SummarySettings] = Field(default_factory=SummarySettings)
     """When to compact, and how far."""
     messages_key: str = "messages"
-    """Where a state has its messages."""
+    """The key of the messages in a state."""
 
     @field_validator("summarizer", mode="after")
     @classmethod
@@ -73,23 +72,23 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         return as_summarizer(value)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Return what was passed in, compacted if that is due.
+        """Return the input, compacted if due.
 
         Raises:
-            ConfigError: If no messages were passed in, or the summarizer is a coroutine function,
+            ConfigError: If there are no messages, or the summarizer is a coroutine function,
                 which only `ainvoke` can await.
         """
         return self._call_with_config(self._compact, input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Return what was passed in, compacted if that is due."""
+        """Return the input, compacted if due."""
         return await self._acall_with_config(self._acompact, input, config, **kwargs)
 
     def as_node(self) -> Runnable[Any, dict[str, Any]]:
-        """Return a LangGraph node that replaces a state's messages where something was compacted.
+        """Return a LangGraph node that replaces a state's messages after a compaction.
 
-        The state's messages have the reducer `add_messages`; what is summarised leaves the state,
-        so the graph should keep it elsewhere, such as with `record_node`.
+        The state's messages need the reducer `add_messages`. Summarised messages leave the state,
+        so the graph should store them elsewhere, for example with `record_node`.
         """
         return RunnableLambda(self._replace, self._areplace, name="summarize")
 

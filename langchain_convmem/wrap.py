@@ -43,9 +43,9 @@ from langchain_convmem.turns.turn import Turn, get_line
 
 
 class RememberingRunnable(RunnableSerializable[Any, Any]):
-    """A chain with a memory; made by `ConversationMemory.wrap`.
+    """A chain with a memory; created by `ConversationMemory.wrap`.
 
-    Who leaves a stream of it ends the turn, now and in order.
+    Closing one of its streams ends the turn immediately and in order.
     """
 
     memory: Any = Field(exclude=True, repr=False)
@@ -69,7 +69,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
     @property
     def InputType(self) -> Any:  # noqa: N802 - LangChain's name
-        """Messages in any form, or a dict with them; None goes on with an open turn."""
+        """Messages in any form, or a dict with them; None continues an open turn."""
         return str | HumanMessage | dict[str, Any] | list[Any] | None
 
     @property
@@ -79,7 +79,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """What a call may choose of the inner chain."""
+        """The configurable fields of the inner chain."""
         return self.inner.config_specs
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
@@ -121,13 +121,13 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Generator[Any]:
-        """Run one turn and yield what is new of the answer as it comes."""
+        """Run one turn and yield the answer in pieces as it arrives."""
         yield from self.transform(iter([input]), config, **kwargs)
 
     def transform(
         self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
     ) -> Generator[Any]:
-        """Run one turn once the input is complete, and yield what is new of the answer."""
+        """Run one turn once the input is complete, and yield the answer in pieces."""
         opened: list[Generator[Any]] = []
 
         def open_stream(
@@ -164,7 +164,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncGenerator[Any]:
-        """Run one turn and yield what is new of the answer as it comes."""
+        """Run one turn and yield the answer in pieces as it arrives."""
 
         async def yield_input() -> AsyncIterator[Any]:
             yield input
@@ -177,7 +177,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     async def atransform(
         self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncGenerator[Any]:
-        """Run one turn once the input is complete, and yield what is new of the answer."""
+        """Run one turn once the input is complete, and yield the answer in pieces."""
         stamped = stamp_config(config)
         stream = self._atransform_stream_with_config(input, self._astream, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
         try:
@@ -215,7 +215,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     def astream_events(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
-        """Run one turn and return its events; for `version="v3"`, what awaits the typed stream."""
+        """Run one turn and return its events; for `version="v3"`, awaits the typed stream."""
         if kwargs.get("version") != "v3":
             return super().astream_events(input, config, **kwargs)
         del kwargs["version"]

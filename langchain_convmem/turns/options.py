@@ -48,33 +48,33 @@ RecallPlace: TypeAlias = Literal["user", "system"]
 class TurnOptions:
     """What a model gets in a turn, and whether the turn is stored.
 
-    Tokens are counted by the memory's counter, as everywhere.
+    The memory's counter counts all tokens.
 
     Attributes:
-        recall: Whether to recall lines of earlier conversations.
-        recall_tokens: Budget of the recalled text. None, and no `recall_k`: what the settings of
-            recall say, which is a budget of 1,000 by default.
+        recall: Whether to recall lines from earlier conversations.
+        recall_tokens: Budget for recalled text. If this and `recall_k` are None, the recall
+            settings apply, which are 1,000 tokens by default.
         recall_k: Number of blocks to recall instead.
-        history_tokens: Budget for earlier messages of the thread; None is unlimited. The oldest
-            exchanges are left out whole; the turn itself does not count.
-        context_tokens: One budget for all that the model gets: system messages, summary, recalled
-            lines, what was said before and the turn itself. First comes what cannot be cut, then
-            recalled lines, then as many of the latest exchanges as fit.
-        reserved_tokens: Of these, so many are left for what stands outside the messages, such as
-            the prompt's own words and the descriptions of tools. What leaves no room for messages
-            is lowered to half of them, and logged.
-        profile_tokens: Budget of what is known of the user (`UserProfile`), which the model gets as
-            part of the system messages; 0 is none. None: what the memory says, which is 150 by
-            default; without `recall`, none.
+        history_tokens: Budget for earlier messages of the thread; None means no limit. Whole
+            exchanges are left out, oldest first; the current turn does not count.
+        context_tokens: One budget for everything that the model gets: system messages, summary,
+            recalled lines, earlier messages and the current turn. Parts that cannot be cut come
+            first, then recalled lines, then as many of the latest exchanges as fit.
+        reserved_tokens: The part of `context_tokens` to keep free for text outside the messages,
+            such as the prompt's own text and tool descriptions. A value that leaves no room for
+            messages is reduced to half of `context_tokens`, and logged.
+        profile_tokens: Budget for the user's profile (`UserProfile`) in the system message; 0 turns
+            it off. None uses the memory's setting, 150 by default. Without `recall`, there is no
+            profile.
         remember: Whether the turn is stored.
-        recall_place: Where recalled lines stand. `"user"`: before what the user says in the turn,
-            where a provider's prompt cache keeps all that stands before. `"system"`: at the end of
-            the system message, for guardrails and routers that judge the last message; as the lines
-            change with every turn, the cache then ends before them, and what was said in the thread
-            is paid for anew in each turn.
+        recall_place: Where recalled lines go. `"user"` puts them before the user's text, so that a
+            provider can cache everything before them. `"system"` puts them at the end of the system
+            message, for guardrails and routers that check the last message. Because the lines
+            change with every turn, the cache then ends before them, and you pay for the thread's
+            messages in each turn.
 
     Raises:
-        ConfigError: If a value is of the wrong type, or too small to be one.
+        ConfigError: If a value has the wrong type or is too small.
     """
 
     recall: bool = True
