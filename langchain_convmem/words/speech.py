@@ -412,8 +412,7 @@ def detect_spoken_language(lowered: str, words: list[str]) -> str:
     language = detect_language(words)
     if len(words) <= _FEW_WORDS:
         # So few words tell little: "la" and "a" are words of several languages.
-        markers = _load_markers()
-        return next((markers[word] for word in words if word in markers), language)
+        return next((name for name, sign in _load_markers() if sign.search(lowered)), language)
     return language
 
 
@@ -429,9 +428,9 @@ def _detect_script_language(lowered: str) -> str | None:
 
 
 @cache
-def _load_markers() -> dict[str, str]:
-    known = load_phrases().items()
-    return {word: name for name, phrases in known for word in phrases.get("markers", ())}
+def _load_markers() -> list[tuple[str, re.Pattern[str]]]:
+    marked = ((name, phrases.get("markers")) for name, phrases in load_phrases().items())
+    return [(name, re.compile("|".join(signs))) for name, signs in marked if signs]
 
 
 def lower_in_place(text: str) -> str:

@@ -36,6 +36,11 @@ def read(text):
         ("Je suis intolérante au gluten.", "health", "intolérante au gluten"),
         ("Vivo en Zaragoza con mi hija.", "places", "Zaragoza"),
         ("Soy alérgica a los frutos secos.", "health", "alérgica a los frutos secos"),
+        ("Me he mudado a Oviedo.", "places", "Oviedo"),
+        ("No soporto el apio, me sabe a jabón.", "tastes", "el apio"),
+        ("Me llamo Sol del Río.", "identity", "Sol del Río"),
+        ("I take sertraline 50 mg every evening.", "health", "sertraline"),
+        ("Our van got stolen.", "possessions", "van"),
         ("Abito a Bologna.", "places", "Bologna"),
         ("Mia figlia Anna ha tre anni.", "people", "Anna"),
     ],
@@ -71,6 +76,11 @@ Please be brief this time.
 I have a question about Rust.
 Wenn ich reich wäre, hätte ich einen Porsche.
 Er sagt, ich sei vegetarisch.
+We moved to the night team.
+I moved from sales into product management.
+I use a plugin for the admin page.
+I take pride in my roses.
+We're taking my cousin along on the train.
 Si j'avais vingt ans, j'habiterais à Paris.
 Si fuera un dragón, viviría en Madrid.
 Immagina che io sia un sindaco.
