@@ -59,7 +59,7 @@ _EPOCH = date(1970, 1, 1)
 # -- the words for days ---------------------------------------------------------------------------
 
 _NAMES_OF_DAYS = """
-monday mon montag lundi lunes lunedì lunedi
+monday montag lundi lunes lunedì lunedi
 tuesday tue tues dienstag mardi martes martedì martedi
 wednesday wed mittwoch mercredi miércoles miercoles mercoledì mercoledi
 thursday thu thur thurs donnerstag jeudi jueves giovedì giovedi

@@ -208,6 +208,7 @@ def test_several_dates_are_several_stretches():
         "Do you think this may be wrong?",
         "What is the Friday meeting about?",
         "Was gibt es hier?",
+        "Où est mon sac ?",
         "on 31 June 2023",
         "99 weeks, 2000 words",
         "2023-13-40",
