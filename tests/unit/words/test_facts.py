@@ -209,6 +209,8 @@ def test_several_dates_are_several_stretches():
         "What is the Friday meeting about?",
         "Was gibt es hier?",
         "Où est mon sac ?",
+        "¿Qué tomo por la mañana?",
+        "Was esse ich am Morgen?",
         "on 31 June 2023",
         "99 weeks, 2000 words",
         "2023-13-40",
