@@ -80,6 +80,9 @@ We moved to the night team.
 I moved from sales into product management.
 I use a plugin for the admin page.
 I take pride in my roses.
+I'm from the sales team, how do I export invoices?
+Always returns null in my tests.
+Call me when it's done.
 We're taking my cousin along on the train.
 Si j'avais vingt ans, j'habiterais à Paris.
 Si fuera un dragón, viviría en Madrid.
