@@ -57,6 +57,8 @@ don't use emojis ever
 Antworte mir ab jetzt bitte in höchstens fünf Sätzen.
 Ne me propose jamais de livres audio.
 Respóndeme siempre en español.
+Nunca me des consejos de inversión.
+Immer auf Deutsch antworten.
 Le dosi dammele sempre in grammi.
 I'm always in a rush, so from now on keep your answers short.
 She is always late, so please never suggest breakfast meetings.
@@ -83,6 +85,11 @@ I take pride in my roses.
 I'm from the sales team, how do I export invoices?
 Always returns null in my tests.
 Call me when it's done.
+Siempre me sale este error.
+Nunca llega el correo.
+Immer kommt dieser Fehler.
+Me gusta esta respuesta.
+Je travaille dessus.
 We're taking my cousin along on the train.
 Si j'avais vingt ans, j'habiterais à Paris.
 Si fuera un dragón, viviría en Madrid.
