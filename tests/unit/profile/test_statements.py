@@ -39,6 +39,8 @@ def read(text):
         ("Me he mudado a Oviedo.", "places", "Oviedo"),
         ("No soporto el apio, me sabe a jabón.", "tastes", "el apio"),
         ("Me llamo Sol del Río.", "identity", "Sol del Río"),
+        ("Estudio derecho.", "work", "derecho"),
+        ("Guido una Panda.", "possessions", "Panda"),
         ("I take sertraline 50 mg every evening.", "health", "sertraline"),
         ("Our van got stolen.", "possessions", "van"),
         ("Abito a Bologna.", "places", "Bologna"),
