@@ -40,6 +40,9 @@ def read(text):
         ("No soporto el apio, me sabe a jabón.", "tastes", "el apio"),
         ("Me llamo Sol del Río.", "identity", "Sol del Río"),
         ("Estudio derecho.", "work", "derecho"),
+        ("Mi hija se llama Irene.", "people", "Irene"),
+        ("Mein Mann isst kein Fleisch.", "people", ""),
+        ("Mia moglie non mangia pesce.", "people", ""),
         ("Guido una Panda.", "possessions", "Panda"),
         ("I take sertraline 50 mg every evening.", "health", "sertraline"),
         ("Our van got stolen.", "possessions", "van"),
@@ -58,6 +61,7 @@ Please never soften your criticism for me.
 don't use emojis ever
 Antworte mir ab jetzt bitte in höchstens fünf Sätzen.
 Ne me propose jamais de livres audio.
+Responde siempre en frases cortas.
 Respóndeme siempre en español.
 Nunca me des consejos de inversión.
 Immer auf Deutsch antworten.
