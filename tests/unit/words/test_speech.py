@@ -37,7 +37,7 @@ can you help me with a regex | I'd like to know how tides work | I was wondering
 let me know the capital of Peru | What's an oxymoron? I always mix it up with a paradox
 How do I reverse a linked list in Java? | How do you say "my mother means well" in Dutch
 how much is a normal tip in the US | What started World War I? | Erkläre mir Rekursion
-¿Cuántos gramos tiene un kilo? | ¿Cómo se hace el café? | perché serve il richiamo?
+¿Cuántos gramos tiene un kilo? | ¿Cómo se hace el té, y el café? | perché serve il richiamo?
 Explique-moi la photosynthèse | Explícame la fotosíntesis | spiegami la fotosintesi
 объясни мне рекурсию | 告诉我什么是递归
 What's wrong with: for i in range(3) print(i) | Debug: if (i == 10) { i++; } | Fix my SQL: SELECT 1
