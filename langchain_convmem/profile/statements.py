@@ -25,8 +25,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from langchain_convmem.words.dates import NAMES_OF_TIMES, Span, find_named_days
 from langchain_convmem.words.speech import (
     HAS_WORD,
-    detect_spoken_language,
     is_courtesy,
+    list_spoken_languages,
     lower_in_place,
     split_pieces,
     split_words,
@@ -93,8 +93,9 @@ def read_statements(text: str, said_ms: int = 0) -> list[Statement]:
     """
     if len(text) > LONGEST_TEXT or is_courtesy(text):
         return []
-    reader = _SentenceReader(text, said_ms)
-    return [] if reader.rules is _NO_RULES else list(reader.read())
+    known = (get_rules(language) for language in _list_languages(text))
+    readers = (_SentenceReader(text, said_ms, rules) for rules in known if rules is not _NO_RULES)
+    return next(filter(None, (list(reader.read()) for reader in readers)), [])
 
 
 def find_own_sentence(text: str, start: int, end: int) -> tuple[int, int] | None:
@@ -111,7 +112,13 @@ def find_own_sentence(text: str, start: int, end: int) -> tuple[int, int] | None
     """
     if len(text) > LONGEST_TEXT or not 0 <= start < end <= len(text):
         return None
-    return _SentenceReader(text, 0).find_sentence(start, end)
+    return _SentenceReader(text, 0, get_rules(_list_languages(text)[0])).find_sentence(start, end)
+
+
+def _list_languages(text: str) -> list[str]:
+    """Return the languages that a message may be written in, the likeliest first."""
+    lowered = lower_in_place(text)
+    return list_spoken_languages(lowered, split_words(_FENCED.sub(" ", lowered)))
 
 
 def find_coming_days(text: str, said_ms: int) -> Span | None:
@@ -325,14 +332,12 @@ class _ClauseWords(NamedTuple):
 class _SentenceReader:
     """Reads the sentences of one message, one after the other."""
 
-    def __init__(self, text: str, said_ms: int) -> None:
-        lowered = lower_in_place(text)
-        words = split_words(_FENCED.sub(" ", lowered))
-        self.rules = get_rules(detect_spoken_language(lowered, words))
+    def __init__(self, text: str, said_ms: int, rules: StatementRules) -> None:
+        self.rules = rules
         self._text = text
-        self._frames = self.rules.frames
+        self._frames = rules.frames
         self._said_ms = said_ms
-        self._masked = _mask_foreign(lowered, self.rules)
+        self._masked = _mask_foreign(lower_in_place(text), rules)
 
     def read(self) -> Iterator[Statement]:
         """Yield the statements, in order."""
@@ -515,7 +520,7 @@ class _SentenceReader:
         words, lowered = value.split(), value.lower()
         return (
             bool(words)
-            and all(word[0].isupper() or word.lower() in _SMALL_WORDS for word in words)
+            and all(word[0].isupper() or _SMALL_WORD.fullmatch(word.lower()) for word in words)
             and self._frames["not_name"].match(lowered) is None
             and lowered not in NAMES_OF_TIMES
         )
@@ -586,12 +591,7 @@ class _SentenceReader:
 
 _DAY_MS = 24 * 3_600_000
 _NEEDS_TO_LAST: frozenset[ItemKind] = frozenset({"tastes", "health", "possessions"})
-_SMALL_WORDS = frozenset(
-    [
-        *("de", "la", "van", "von", "der", "den", "di", "da", "del", "dos", "du", "le"),
-        *("and", "und", "et", "y", "e", "st"),
-    ]
-)
+_SMALL_WORD = re.compile(r"de|la|van|von|der|den|di|da|del|dos|du|le|and|und|et|y|e|st")
 _ARTICLES = re.compile(
     r"^(?:a|an|the|my|our|your|some|any|der|die|das|den|dem|ein|eine|einen|einem|mein\w*|unser\w*|le"
     r"|la|les|l'|un|une|du|des|mon|ma|mes|de|d'|el|los|las|una|mi|mis|il|lo|i|gli|uno|mio|mia)\s+"

@@ -40,8 +40,8 @@ from langchain_convmem.words.facts import (
 
 _logger = logging.getLogger("langchain_convmem")
 
-_LONGEST_SURE = 400
-"""A text of so many characters may be longer than what it covers."""
+SHORT = 400
+"""A summary of so many characters is never too long."""
 _LONGER = 1.5
 """A longer text is at most so many times as long as what it covers."""
 
@@ -59,7 +59,7 @@ def find_fault(text: str, covered: str) -> str:
         return "it is a call of a tool"
     if _REFUSAL.match(text.replace("\u2019", "'")):
         return "it is a refusal"
-    is_long = len(text) > _LONGEST_SURE
+    is_long = len(text) > SHORT
     if is_long and count_text_tokens(text) > _LONGER * count_text_tokens(covered):
         return "it is longer than what it covers"
     return ""

@@ -27,6 +27,7 @@ from langchain_convmem.runnables import (
     make_config,
 )
 from langchain_convmem.summarizing.checks import (
+    SHORT,
     ask_judge,
     find_fault,
     find_refusal_sign,
@@ -174,7 +175,7 @@ def _find_model_name(runnable: Runnable[Any, Any]) -> str:
         name = getattr(runnable, member, None)
         if isinstance(name, str) and name:
             return name
-    return type(runnable).__name__
+    return runnable.get_name()
 
 
 def _read_text(answer: Any) -> str:
@@ -324,10 +325,10 @@ class _Writer:
         """Return the summariser's answer; one that is much too long is summarised itself."""
         text = self._ask_once(request)
         most = _TOO_LONG * self._settings.max_summary_tokens
-        if self._count(text) <= most:
+        if len(text) <= SHORT or self._count(text) <= most:
             return text
         text = self._ask_once(replace(request, transcript=text, previous=""))
-        if self._count(text) > most:
+        if len(text) > SHORT and self._count(text) > most:
             msg = f"{self._summarizer.name} wrote {len(text)} characters, twice; {most} tokens fit"
             raise SummaryError(msg)
         return text

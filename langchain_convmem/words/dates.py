@@ -59,7 +59,7 @@ _EPOCH = date(1970, 1, 1)
 # -- the words for days ---------------------------------------------------------------------------
 
 _NAMES_OF_DAYS = """
-monday mon montag lundi lunes lunedì lunedi
+monday montag lundi lunes lunedì lunedi
 tuesday tue tues dienstag mardi martes martedì martedi
 wednesday wed mittwoch mercredi miércoles miercoles mercoledì mercoledi
 thursday thu thur thurs donnerstag jeudi jueves giovedì giovedi
@@ -314,7 +314,10 @@ _NAMED = (
         rf"|desde|hasta|da|entro|fin|mid|late|early|anfang|mitte|ende|début|principios de"
         rf"|finales de|inizio|fine)[ -](?:the )?(?P<month>{_MONTH})(?P<year>)",
     ),
-    _rule(_read_day_away, rf"(?:{_MANY_DAYS})"),
+    _rule(
+        _read_day_away,  # and not "am Morgen", "por la mañana"
+        rf"(?<!am )(?<!jeden )(?<!heute )(?<!gestern )(?<!guten )(?<!la )(?<!cada )(?<!esta )(?:{_MANY_DAYS})",
+    ),
     _rule(
         _read_units_away,
         rf"(?:(?P<back>vor|il y a|hace)|in|within|dans|en|dentro de|fra|tra)\s+(?:a\s+)?{_AMOUNT}"
@@ -323,7 +326,7 @@ _NAMED = (
     _rule(_read_units_away, rf"{_AMOUNT}\s+(?:from now|from today|(?P<back>ago|fa))"),
     _rule(
         _read_weekday,
-        r"(?<!every )(?<!each )(?<!jeden )(?<!cada )(?<!chaque )(?<!ogni )(?<!todos los )"
+        r"(?<!every )(?<!each )(?<!jeden )(?<!cada )(?<!chaque )(?<!ogni )(?<!los )"
         rf"(?P<set>(?:(?P<next>{_NEXT})|(?P<last>{_LAST})|this|on|am|le|el|il|by|until|bis|diese[nrs]?)\s+)?"
         rf"(?P<weekday>{_MANY_WEEKDAYS})(?!s\b)"
         rf"(?:\s+(?:(?P<after_next>{_NEXT}|prochaine)|(?P<after_last>{_LAST}|dernier|dernière)))?",

@@ -156,11 +156,17 @@ def detect_language(words: Sequence[str]) -> str:
 
     Ties go to the language that stands first in `LATIN`: English, so without a sign it is English.
     """
+    return list_languages(words)[0]
+
+
+def list_languages(words: Sequence[str]) -> list[str]:
+    """Return the Latin-script languages that tie for the most function words among `words`."""
     known, asked = _find_languages_of(), words[:_MOST_VOTES]
     votes = Counter(chain.from_iterable(known[word] for word in asked if word in known))
-    best = max(LATIN, key=votes.__getitem__)
+    most = max(map(votes.__getitem__, LATIN))
     # A word or two in a page of code are no sign.
-    return best if votes[best] * _LEAST_SHARE >= len(asked) else ENGLISH
+    is_noise = 0 < most * _LEAST_SHARE < len(asked)
+    return [ENGLISH] if is_noise else [name for name in LATIN if votes[name] == most]
 
 
 @lru_cache(maxsize=10_000)
@@ -197,8 +203,6 @@ def stem(word: str, language: str) -> str:
 
 def _strip_elision(word: str, language: str) -> str:
     """Return the word alone where an apostrophe joins it to an article or to a case."""
-    if "'" not in word:
-        return word
     if language in _ELIDING:
         return word.rpartition("'")[2]
     return word.partition("'")[0] if language == "turkish" else word

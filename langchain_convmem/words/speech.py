@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from langchain_convmem.words.languages import detect_language, get_function_words
+from langchain_convmem.words.languages import get_function_words, list_languages
 
 Mark: TypeAlias = Literal["states", "asks", "ignorant", "courtesy"]
 
@@ -74,13 +74,13 @@ def _normalize_question(text: str) -> tuple[str, list[str], Forms | None]:
     """Return a question in lowercase without what it quotes, its words, and its language."""
     asked = lower_in_place(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
     words = split_words(asked)
-    return asked, words, get_forms(detect_spoken_language(asked, words))
+    return asked, words, get_forms(list_spoken_languages(asked, words)[0])
 
 
 def _read_lowered(text: str) -> tuple[str, Forms | None]:
     """Return a text in lowercase, and the phrases of its language."""
     lowered = lower_in_place(text)
-    return lowered, get_forms(detect_spoken_language(lowered, split_words(lowered)))
+    return lowered, get_forms(list_spoken_languages(lowered, split_words(lowered))[0])
 
 
 @lru_cache(maxsize=256)
@@ -405,16 +405,13 @@ _LETTERS_PER_CHARACTER = 3
 _FEW_WORDS = 8
 
 
-def detect_spoken_language(lowered: str, words: list[str]) -> str:
-    """Return the language of a text by its script, or by its function words if that is Latin."""
+def list_spoken_languages(lowered: str, words: list[str]) -> list[str]:
+    """Return what a text may be written in: by its script, or by its function words if Latin."""
     if not lowered.isascii() and (script := _detect_script_language(lowered)) is not None:
-        return script
-    language = detect_language(words)
-    if len(words) <= _FEW_WORDS:
-        # So few words tell little: "la" and "a" are words of several languages.
-        markers = _load_markers()
-        return next((markers[word] for word in words if word in markers), language)
-    return language
+        return [script]
+    # Few words tell little: "la" and "a" are words of several languages.
+    marks = _load_markers() if len(words) <= _FEW_WORDS else []
+    return [*(name for name, sign in marks if sign.search(lowered)), *list_languages(words)]
 
 
 def _detect_script_language(lowered: str) -> str | None:
@@ -429,9 +426,9 @@ def _detect_script_language(lowered: str) -> str | None:
 
 
 @cache
-def _load_markers() -> dict[str, str]:
-    known = load_phrases().items()
-    return {word: name for name, phrases in known for word in phrases.get("markers", ())}
+def _load_markers() -> list[tuple[str, re.Pattern[str]]]:
+    marked = ((name, phrases.get("markers")) for name, phrases in load_phrases().items())
+    return [(name, re.compile("|".join(signs))) for name, signs in marked if signs]
 
 
 def lower_in_place(text: str) -> str:

@@ -36,6 +36,16 @@ def read(text):
         ("Je suis intolérante au gluten.", "health", "intolérante au gluten"),
         ("Vivo en Zaragoza con mi hija.", "places", "Zaragoza"),
         ("Soy alérgica a los frutos secos.", "health", "alérgica a los frutos secos"),
+        ("Me he mudado a Oviedo.", "places", "Oviedo"),
+        ("No soporto el apio, me sabe a jabón.", "tastes", "el apio"),
+        ("Me llamo Sol del Río.", "identity", "Sol del Río"),
+        ("Estudio derecho.", "work", "derecho"),
+        ("Mi hija se llama Irene.", "people", "Irene"),
+        ("Mein Mann isst kein Fleisch.", "people", ""),
+        ("Mia moglie non mangia pesce.", "people", ""),
+        ("Guido una Panda.", "possessions", "Panda"),
+        ("I take sertraline 50 mg every evening.", "health", "sertraline"),
+        ("Our van got stolen.", "possessions", "van"),
         ("Abito a Bologna.", "places", "Bologna"),
         ("Mia figlia Anna ha tre anni.", "people", "Anna"),
     ],
@@ -51,7 +61,10 @@ Please never soften your criticism for me.
 don't use emojis ever
 Antworte mir ab jetzt bitte in höchstens fünf Sätzen.
 Ne me propose jamais de livres audio.
+Responde siempre en frases cortas.
 Respóndeme siempre en español.
+Nunca me des consejos de inversión.
+Immer auf Deutsch antworten.
 Le dosi dammele sempre in grammi.
 I'm always in a rush, so from now on keep your answers short.
 She is always late, so please never suggest breakfast meetings.
@@ -71,6 +84,19 @@ Please be brief this time.
 I have a question about Rust.
 Wenn ich reich wäre, hätte ich einen Porsche.
 Er sagt, ich sei vegetarisch.
+We moved to the night team.
+I moved from sales into product management.
+I use a plugin for the admin page.
+I take pride in my roses.
+I'm from the sales team, how do I export invoices?
+Always returns null in my tests.
+Call me when it's done.
+Siempre me sale este error.
+Nunca llega el correo.
+Immer kommt dieser Fehler.
+Me gusta esta respuesta.
+Je travaille dessus.
+We're taking my cousin along on the train.
 Si j'avais vingt ans, j'habiterais à Paris.
 Si fuera un dragón, viviría en Madrid.
 Immagina che io sia un sindaco.

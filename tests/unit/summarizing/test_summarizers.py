@@ -64,6 +64,7 @@ def both(summarizer, request=REQUEST):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_summariser_is_asked_in_both_worlds(kind):
     assert both(KINDS[kind]()) == "2 messages"
+    assert as_summarizer(in_a_coroutine).name == "in_a_coroutine"
 
 
 @pytest.mark.parametrize(
@@ -240,6 +241,12 @@ def test_a_summary_that_is_much_too_long_is_summarised_itself():
     summarizer = ScriptedSummarizer("word " * 100, "Carla. " * 5)
     assert write(summarizer, window("so " * 200), settings).text == ("Carla. " * 5).strip()
     assert summarizer.requests[1].transcript == ("word " * 100).strip()
+
+
+def test_a_summary_of_a_few_sentences_is_taken_however_small_the_window():
+    told = "Ana keeps bees near Graz. " * 12
+    settings = SummarySettings(max_summary_tokens=16)
+    assert write(ScriptedSummarizer(told), window("so " * 200), settings).text == told.strip()
 
 
 def test_what_does_not_fit_into_one_request_is_summarised_in_parts_that_hold_all_of_it():
