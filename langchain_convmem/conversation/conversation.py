@@ -605,8 +605,8 @@ class Engine:
         """Return what a conversation is made of; see `create_conversation`."""
         self._turns.check_open()
         if not isinstance(config, ConversationConfig | None):
-            way = "pass a ConversationConfig, or single settings as keywords"
-            raise ConfigError(f"config is {describe_value(config)}; {way}")
+            msg = f"config is {describe_value(config)}; pass ConversationConfig(name=value, ...)"
+            raise ConfigError(msg)
         chosen = (config or ConversationConfig()).change(settings)
         tools = ToolSet(chosen.preface.tools)
         if isinstance(history, str) or not isinstance(history, MemoryThread | Sequence | None):
