@@ -605,8 +605,7 @@ class Engine:
         """Return what a conversation is made of; see `create_conversation`."""
         self._turns.check_open()
         if not isinstance(config, ConversationConfig | None):
-            msg = f"config is {describe_value(config)}; pass ConversationConfig(name=value, ...)"
-            raise ConfigError(msg)
+            raise ConfigError(f"config is {describe_value(config)}; pass ConversationConfig(...)")
         chosen = (config or ConversationConfig()).change(settings)
         tools = ToolSet(chosen.preface.tools)
         if isinstance(history, str) or not isinstance(history, MemoryThread | Sequence | None):

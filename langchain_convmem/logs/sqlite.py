@@ -459,11 +459,9 @@ def _check_path(name: str) -> Path:
 
 
 def _may_write(path: Path) -> bool:
-    if not os.access(path.parent, os.W_OK):
-        if not path.exists():
-            raise ConfigError(f"{path.parent} may not be written; name a file elsewhere")
-        return False
-    return os.access(path, os.W_OK) if path.exists() else True
+    if not path.exists() and not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"{path.parent} may not be written; name a file elsewhere")
+    return all(os.access(one, os.W_OK) for one in (path.parent, path) if one.exists())
 
 
 def _connect(path: Path | str, mode: str = "") -> sqlite3.Connection:
