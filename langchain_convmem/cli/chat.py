@@ -246,9 +246,8 @@ class ChatSession:
         from langchain_convmem.cli.rendering import format_log
         from langchain_convmem.views.live import find_live_entries
 
-        history = self._open_history()
-        lines = format_log(find_live_entries(history.entries))
-        self._emit("history", {"text": str(history)}, lines)
+        thread = self._open_history()
+        self._emit("history", {"text": str(thread)}, format_log(find_live_entries(thread.entries)))
 
     def _show_profile(self) -> None:
         profile = self.memory.profile(self.user_id)
