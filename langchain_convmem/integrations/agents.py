@@ -179,8 +179,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         run.sync.finish(turn.note, turn.messages)
         if run.options.remember:
             self._turn_memory.note_turn(run.key)
-        # Between two runs the application removes messages; within one, others keep the state
-        # small, and what they take out stays in the views.
+        # Between two runs the application removes messages; around the calls of the model, other
+        # middleware keeps the state small, and what it takes out stays in the views.
         held = [str(one.id) for one in state["messages"]]
         return {NOTE_KEY: {**turn.note, "held": held if self.keep_state == "all" else []}}
 
