@@ -187,7 +187,7 @@ class ChatSession:
         actions: dict[str, Callable[[str], None]] = {
             "say": self._say,
             "help": lambda _: self._print("help", HELP),
-            "history": lambda _: self._print("history", str(self._open_history())),
+            "history": lambda _: self._show_history(),
             "recall": self._recall,
             "why": lambda _: self._explain(),
             "undo": lambda _: self._print("undo", f"undone: {self._take_back()}"),
@@ -241,6 +241,13 @@ class ChatSession:
             questions[-1], user_id=self.user_id, thread_id=self.thread_id, remember=False
         )
         self._print_recall("why", questions[-1], found)
+
+    def _show_history(self) -> None:
+        from langchain_convmem.cli.rendering import format_log
+        from langchain_convmem.views.live import find_live_entries
+
+        thread = self._open_history()
+        self._emit("history", {"text": str(thread)}, format_log(find_live_entries(thread.entries)))
 
     def _show_profile(self) -> None:
         profile = self.memory.profile(self.user_id)

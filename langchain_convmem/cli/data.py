@@ -27,7 +27,7 @@ from langchain_convmem.cli.options import (
     thread_options,
 )
 from langchain_convmem.cli.output import Styled, Terminal, format_count, make_data
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, LogError
 
 if TYPE_CHECKING:
     from langchain_convmem.logs.verify import VerifyReport
@@ -90,23 +90,22 @@ def import_files(
     with open_memory(db, create=True) as memory:
         drafting = get_turn_memory(memory).drafting
         reports = []
-        for file in read:
-            with terminal.show_progress() as add_stage:
-                writing = add_stage("writing")
-                report = store_file(
-                    memory.log, file, user_id=user, drafting=drafting, progress=writing
-                )
-            reports.append(report)
-            if not terminal.as_json:
-                terminal.print_lines(_format_import(memory, user, report))
-        # Everything is stored and found by its words by now; meaning may take minutes.
         try:
+            for file in read:
+                with terminal.show_progress() as add_stage:
+                    writing = add_stage("writing")
+                    report = store_file(
+                        memory.log, file, user_id=user, drafting=drafting, progress=writing
+                    )
+                reports.append(report)
+                if not terminal.as_json:
+                    terminal.print_lines(_format_import(memory, user, report))
             with terminal.show_progress() as add_stage:
                 problems = memory.refresh(user_id=user, progress=add_stage("embedding"))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, LogError):
             terminal.note(
-                "embedding was interrupted: all lines are stored and found by their words; a later "
-                "recall, or the same import again, continues from there"
+                "the import stopped before its end: what it wrote stays, and is found by its "
+                "words; the same import again goes on from there"
             )
             raise
     for problem in problems:
@@ -418,7 +417,7 @@ def _format_copy(report: CopyReport, target_name: str) -> Iterator[str]:
 @thread_options("Erase this thread, by its id or title.")
 @click.option("--everything", is_flag=True, help="Erase all threads of the user.")
 @click.option(
-    "--before", metavar="WHEN", help="Erase only older entries: 90d, 12h, or a day, 2026-05-01."
+    "--before", metavar="WHEN", help="Erase only what was stored before: 90d, 12h, or a day."
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(
@@ -469,7 +468,10 @@ def _read_end(text: str) -> datetime:
     count, unit = text[:-1], {"d": "days", "h": "hours"}.get(text[-1:])
     if unit is not None and count.isdecimal() and len(count) <= _LONGEST_AGE:
         return datetime.now(UTC) - timedelta(**{unit: int(count)})
-    return datetime.fromtimestamp(LogBound(text).time_ms / 1000, UTC)
+    try:
+        return datetime.fromtimestamp(LogBound(text).time_ms / 1000, UTC)
+    except ConfigError:
+        refuse_usage(f"--before: expected 90d, 12h, or a day or time in ISO 8601, got {text!r}")
 
 
 # -- db: the log as a whole -----------------------------------------------------------------------

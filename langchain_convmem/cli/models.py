@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from langchain_convmem.cli.options import (
-    command,
-    memory_options,
-    open_memory,
-)
+from langchain_convmem.cli.options import command, memory_options, open_memory
 from langchain_convmem.cli.output import Terminal
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
 

@@ -160,12 +160,7 @@ def require_web(what: str) -> None:
 
 
 @contextlib.contextmanager
-def open_memory(
-    db: str,
-    *,
-    create: bool = False,
-    **settings: Any,
-) -> Iterator[ConversationMemory]:
+def open_memory(db: str, *, create: bool = False, **settings: Any) -> Iterator[ConversationMemory]:
     """Open the memory at `--db`, and close it after the block.
 
     Args:

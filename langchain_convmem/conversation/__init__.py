@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from langchain_convmem.conversation.conversation import Engine as Engine
     from langchain_convmem.conversation.conversation import MessageCallback as MessageCallback
     from langchain_convmem.conversation.conversation import TurnHandle as TurnHandle
+    from langchain_convmem.conversation.inputs import MediaLimits as MediaLimits
     from langchain_convmem.text.completions import CompletionsEngine as CompletionsEngine
     from langchain_convmem.text.local import LocalEngine as LocalEngine
     from langchain_convmem.text.replies import ReplyReader as ReplyReader

@@ -107,6 +107,7 @@ class ConversationConfig(BaseModel):
         for name in given.keys() - type(self).model_fields.keys():
             known = [*type(self).model_fields, "system_prompt"]
             near = "; system_prompt= says it" if "system" in name else suggest_name(name, known)
+            near = f"; pass preface=Preface({name}=...)" if name in Preface.model_fields else near
             raise ConfigError(f"there is no setting {name!r}; there are {', '.join(known)}{near}")
         preface = given.get("preface", Preface())
         for setting, kinds in ((preface, Preface | Mapping), (system, str | None)):

@@ -30,11 +30,7 @@ from langchain_convmem.background import hop, run_in_thread, start_in_thread, to
 from langchain_convmem.causes import describe_value
 from langchain_convmem.conversation.chat_backend import Backend, ChatModelBackend, ReplyRequest
 from langchain_convmem.conversation.config import ConversationConfig, SendOptions
-from langchain_convmem.conversation.inputs import (
-    ConversationInput,
-    coerce_messages,
-    copy_message,
-)
+from langchain_convmem.conversation.inputs import ConversationInput, coerce_messages, copy_message
 from langchain_convmem.conversation.text_backend import TextBackend
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.conversation.turn import ActiveTurns, Send, Talk, TurnControl
@@ -608,6 +604,8 @@ class Engine:
     ) -> Talk:
         """Return what a conversation is made of; see `create_conversation`."""
         self._turns.check_open()
+        if not isinstance(config, ConversationConfig | None):
+            raise ConfigError(f"config is {describe_value(config)}; pass ConversationConfig(...)")
         chosen = (config or ConversationConfig()).change(settings)
         tools = ToolSet(chosen.preface.tools)
         if isinstance(history, str) or not isinstance(history, MemoryThread | Sequence | None):

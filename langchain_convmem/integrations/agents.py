@@ -133,13 +133,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store the user's message and anything else missing from the log."""
-        return self._run(runtime, partial(self._begin, state))
+        return self._run(runtime, partial(self._begin, state), begins=True)
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store the user's message; see `before_agent`."""
-        return await hop(lambda: self._run(runtime, partial(self._begin, state)))
+        return await hop(lambda: self._run(runtime, partial(self._begin, state), begins=True))
 
     def _begin(self, state: RememberedState, run: StateRun) -> dict[str, Any] | None:
         self._turn_memory.check_call(recalls=run.options.recall)
@@ -152,29 +152,37 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         begun = run.begin(messages, state.get(NOTE_KEY), self.keep_state)
         if begun.note is None:
             return None
-        update: dict[str, Any] = {NOTE_KEY: begun.note}
+        update: dict[str, Any] = {NOTE_KEY: {**begun.note, "held": []}}
         if begun.has_changed(held):
             # Removals would show up among the messages of a stream; this does not.
             update["messages"] = Overwrite([*begun.messages])
         return update
 
-    def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
-        """Store the last changes by other middleware."""
-        self._run(runtime, partial(self._end, state))
+    def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Store the last changes by other middleware, and note what the state holds."""
+        noted = self._run(runtime, partial(self._end, state))
         self._run(runtime, partial(self._settle, state))
+        return noted
 
-    async def aafter_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
+    async def aafter_agent(
+        self, state: RememberedState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
         """Store what is missing from the log; see `after_agent`."""
-        await finish(lambda: self._run(runtime, partial(self._end, state)))
+        noted = await finish(lambda: self._run(runtime, partial(self._end, state)))
         await hop(lambda: self._run(runtime, partial(self._settle, state)))
+        return noted
 
-    def _end(self, state: RememberedState, run: StateRun) -> None:
+    def _end(self, state: RememberedState, run: StateRun) -> dict[str, Any] | None:
         turn = _find_turn(state, run)
         if turn.note is None:
-            return
+            return None
         run.sync.finish(turn.note, turn.messages)
         if run.options.remember:
             self._turn_memory.note_turn(run.key)
+        # Between two runs the application removes messages; around the calls of the model, other
+        # middleware keeps the state small, and what it takes out stays in the views.
+        held = [str(one.id) for one in state["messages"]]
+        return {NOTE_KEY: {**turn.note, "held": held if self.keep_state == "all" else []}}
 
     def _settle(self, state: RememberedState, run: StateRun) -> None:
         """Compact the thread after a turn of which anything is stored, if that is due."""
@@ -258,7 +266,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     # -- The run --------------------------------------------------------------------------------
 
-    def _run(self, runtime: Any, step: Callable[[StateRun], T]) -> T:
+    def _run(self, runtime: Any, step: Callable[[StateRun], T], *, begins: bool = False) -> T:
         """Do a step of a hook; see `StateRun.open`."""
         run = StateRun.open(
             self._turn_memory,
@@ -266,6 +274,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             get_config(),
             host="the agent",
             context=runtime.context,
+            follows_removals=begins and self.keep_state == "all",
         )
         return run.trace.run_internal(partial(step, run))
 

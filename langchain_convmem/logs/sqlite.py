@@ -233,7 +233,9 @@ class _SQLiteBase(SqlLog):
             for left in (unfinished, _find_wal(unfinished)):
                 with suppress(OSError):
                     left.unlink()
-            msg = f"no copy was made at {target}: {error}; nothing is left of it"
+            # A full disk is the copy's, which the log's own sentence would not say.
+            reason = error.__cause__ if isinstance(error, LogUnavailableError) else error
+            msg = f"no copy was made at {target}: {reason}; nothing is left of it"
             raise LogError(msg) from error
 
     async def abackup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -414,8 +416,10 @@ def _make_error(place: str, error: sqlite3.DatabaseError) -> LogError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if isinstance(error, sqlite3.ProgrammingError):
         return LogError(f"{log} was closed in a transaction, as by a fork: nothing is written")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        way = "'convmem db verify' says where; replace it with 'convmem db restore BACKUP'"
+    way = "'convmem db restore BACKUP' replaces it, and keeps what can be read with --fetch"
+    if code == sqlite3.SQLITE_NOTADB:
+        return LogError(f"{place} is no SQLite database; name another file; if it was one, {way}")
+    if code == sqlite3.SQLITE_CORRUPT:
         return LogError(f"{log} is damaged: {error}; {way}")
     if code == sqlite3.SQLITE_FULL:
         way = "make room and try again, or go on with a backup of it on another disk"
@@ -455,9 +459,9 @@ def _check_path(name: str) -> Path:
 
 
 def _may_write(path: Path) -> bool:
-    if not os.access(path.parent, os.W_OK):
-        return not path.exists()  # SQLite then says what is wrong
-    return os.access(path, os.W_OK) if path.exists() else True
+    if not path.exists() and not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"{path.parent} may not be written; name a file elsewhere")
+    return all(os.access(one, os.W_OK) for one in (path.parent, path) if one.exists())
 
 
 def _connect(path: Path | str, mode: str = "") -> sqlite3.Connection:
@@ -602,7 +606,7 @@ def _count_commits(wal: Path) -> int:
 
 def _refuse_what_is_there(target: Path, *, overwrite: bool) -> None:
     if not overwrite and (target.exists() or target.is_symlink()):
-        msg = f"{target} exists; choose another name for the copy, or allow it to be overwritten"
+        msg = f"{target} exists; choose another name for the copy, or pass overwrite (--overwrite)"
         raise ConfigError(msg)
     if not os.access(target.parent, os.W_OK):
         raise ConfigError(f"{target.parent} may not be written; put the copy elsewhere")

@@ -300,8 +300,7 @@ class UserProfile:
         ]
         return "\n\n".join(["# Profile", *(said or ["Nothing is known yet."])]) + "\n"
 
-    def __str__(self) -> str:
-        return self.to_markdown()
+    __str__ = _repr_markdown_ = to_markdown  # a notebook shows it rendered
 
 
 def _make_event(item: ProfileItem) -> TimelineEvent:

@@ -419,7 +419,7 @@ def _to_milliseconds(name: str, moment: Moment | None) -> int | None:
         return None
     if isinstance(moment, datetime) and moment.tzinfo is not None:
         return -((_EPOCH - moment) // timedelta(milliseconds=1))
-    wanted = "a datetime with its zone (such as tzinfo=timezone.utc) or whole milliseconds"
+    wanted = "a datetime with its zone, as datetime.now(timezone.utc) has it, or whole milliseconds"
     _check(_is_count(moment, least=-_LAST_MS), name, wanted, moment)
     return cast("int", moment)
 

@@ -23,12 +23,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.blocks import TableView, build_recall
-from langchain_convmem.recall.buffer import (
-    BufferedBlock,
-    select_living,
-    show_blocks,
-    update_buffer,
-)
+from langchain_convmem.recall.buffer import BufferedBlock, select_living, show_blocks, update_buffer
 from langchain_convmem.recall.embedding import choose_embedder
 from langchain_convmem.recall.index import (
     OwnerIndex,
@@ -243,12 +238,15 @@ class LineRecall(DialogRecall):
                 `Recall.problems` says why.
 
         Raises:
-            ConfigError: If the limit is not positive, the rewriter is none, or `embeddings` no
-                embedder.
+            ConfigError: If the limit is not positive, the rewriter is none, `embeddings` no
+                embedder, or `settings` something else.
         """
         check_rewriter(rewriter)
         if max_segments < 1:
             raise ConfigError(f"max_segments must be at least 1, got {max_segments!r}")
+        if not isinstance(settings, RecallSettings | None):
+            found = describe_value(settings)
+            raise ConfigError(f"settings must be a RecallSettings or None, got {found}")
         self.log = log
         self.embeddings: Embeddings = choose_embedder(embeddings)
         self.settings = RecallSettings() if settings is None else settings

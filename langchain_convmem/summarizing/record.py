@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.summarizing.checks import TITLE, list_said
@@ -63,10 +63,6 @@ class SummaryRecord:
         counts = Counter((fact.kind, fact.state) for fact in self.facts)
         kinds = dict.fromkeys(fact.kind for fact in self.facts)
         return {kind: {state: counts[kind, state] for state in STATES} for kind in kinds}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the counts as plain JSON."""
-        return {"summaries": self.summaries, "covered": self.covered, "facts": self.count()}
 
     def __repr__(self) -> str:
         parts = [f"thread {self.key.thread_id!r}, {self.covered} entries in {self.summaries}"]

@@ -569,16 +569,11 @@ class Increment(NamedTuple):
     text: str
     stats: RenderStats
 
-    @property
-    def diverged(self) -> bool:
-        """Whether the session holds more than it may keep."""
-        return self.stats.diverged_at is not None
-
 
 class RenderState:
     """A conversation as a template has rendered it, and the text that its session received.
 
-    Each turn: `feed` what is new, take the session back to `increment.kept` if it `diverged`, send
+    Each turn: `feed` what is new, take the session back to `increment.kept`, send
     it `increment.text`, and `record_reply` what the model wrote, word for word. The message
     that was made of that is fed with the next turn.
 

@@ -175,7 +175,7 @@ def _is_one(value: Any, export: Export) -> bool:
 
 def _read_stamp(path: Path) -> Sequence[tuple[str, int, int]]:
     """Return names, sizes and times of what is read: they change with it."""
-    places = sorted(path.rglob("*")) if path.is_dir() else [path]
+    places = sorted(path.rglob("*.json")) if path.is_dir() else [path]
     found = [(str(place), place.stat()) for place in places if place.exists()]
     return [(name, one.st_size, one.st_mtime_ns) for name, one in found]
 

@@ -29,12 +29,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.messages.base import BaseMessageChunk
 from pydantic import BaseModel
 
-from langchain_convmem.causes import (
-    ErrorTrap,
-    UnreadableError,
-    describe_name,
-    describe_value,
-)
+from langchain_convmem.causes import ErrorTrap, UnreadableError, describe_name, describe_value
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, Role
 

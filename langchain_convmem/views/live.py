@@ -20,7 +20,7 @@ from langchain_convmem.ids import derive_ulid, get_ulid_ms
 from langchain_convmem.records import Cover, Entry, Metadata, Role
 from langchain_convmem.views.codec import describe_as_json, make_plain
 from langchain_convmem.views.media import describe_media, read_media
-from langchain_convmem.views.messages import get_block_type
+from langchain_convmem.views.messages import get_block_type, unwrap_block
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 
 Retraction: TypeAlias = tuple[str, tuple[str, ...]]
@@ -470,8 +470,12 @@ def describe_block(block: Any) -> str:
         return ""
     if kind == "text":
         return str(block.get("text") or "")
-    media = read_media(block)
-    return describe_media(media) if media else f"[{kind or next(iter(block), 'empty')}]"
+    if media := read_media(block):
+        return describe_media(media)
+    inner = unwrap_block(block)
+    told = [inner.get(name) for name in ("type", "content_type", "file_name", "title")]
+    named = " ".join(one for one in told if isinstance(one, str))
+    return f"[{named or next(iter(inner), 'empty')}]"
 
 
 def list_calls(message: BaseMessage | None) -> list[tuple[str, str]]:

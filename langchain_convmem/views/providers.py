@@ -257,8 +257,9 @@ _MODEL_CLASSES: Mapping[str, ProviderName] = {
     "AzureChatOpenAI": "openai",
     "ChatGoogleGenerativeAI": "gemini",
     "ChatVertexAI": "gemini",
+    "OfflineChatModel": "strict",
 }
-"""Classes of LangChain's packages, which those of others inherit from."""
+"""Classes of LangChain's packages, which those of others inherit from, and our own."""
 
 
 def find_provider(model: Any) -> ProviderName:
@@ -271,7 +272,7 @@ def find_provider(model: Any) -> ProviderName:
     theirs = (kind for kind in type(model).__mro__ if kind.__module__.startswith("langchain_"))
     known = [_MODEL_CLASSES[kind.__name__] for kind in theirs if kind.__name__ in _MODEL_CLASSES]
     name = known[0] if known else "strict"
-    if name == "strict":
+    if not known:
         _note_unknown(f"{type(model).__module__}.{type(model).__qualname__}")
     return "openai_responses" if name == "openai" and _speaks_responses(model) else name
 

@@ -151,7 +151,7 @@ class _Chat:
             )
         except ChatTemplateError as error:
             return error
-        self._findings.diverged += increment.diverged
+        self._findings.diverged += increment.stats.diverged_at is not None
         return increment.kept, increment.text
 
     def _refused(self, error: ChatTemplateError, refusal: str) -> str | None:

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from langchain_convmem import ConversationMemory
+from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.recall import LineRecall
 
 SAID = [
@@ -142,7 +142,7 @@ def test_forgetting_by_age_leaves_what_is_newer(convmem, db, weeks):
     convmem("import", weeks)
     assert convmem("forget", "--everything", "--before", "90d", "--yes")[1].startswith("erased 0")
     code, _, err = convmem("forget", "--thread", "weeks", "--before", "soon", "--yes")
-    assert (code, "'soon'" in err, len(entries_of(db))) == (1, True, 7)
+    assert (code, "90d, 12h" in err, len(entries_of(db))) == (2, True, 7)
     out = convmem("forget", "--thread", "weeks", "--before", "0h", "--yes")[1]
     assert ", 1 thread" in out
 
@@ -219,12 +219,16 @@ def test_what_indexing_complains_of_is_said(convmem, weeks, monkeypatch):
     assert "7 new" in out
 
 
-def test_ctrl_c_ends_a_command_without_a_traceback(convmem, weeks, monkeypatch):
-    def interrupted(self, owner, progress):
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [((LineRecall, "refresh"), "7 lines, 7 new"), ((SQLiteLog, "append"), "")],
+)
+def test_ctrl_c_in_an_import_says_that_it_can_go_on(convmem, weeks, monkeypatch, step, said):
+    def interrupted(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(LineRecall, "refresh", interrupted)
+    monkeypatch.setattr(*step, interrupted)
     code, out, err = convmem("import", weeks)
-    assert (code, len(out.splitlines()), len(err.splitlines())) == (130, 1, 1)
-    assert "7 lines, 7 new" in out
-    assert "all lines are stored" in err
+    assert (code, len(out.splitlines()), len(err.splitlines())) == (130, bool(said), 1)
+    assert said in out
+    assert "the same import again goes on from there" in err

@@ -209,7 +209,7 @@ def test_each_of_thirty_turns_costs_what_is_new_in_it(engine):
         before = session.tokens_read
         question = HumanMessage(f"Where did I park on day {number}? I went to town by train.")
         increment = state.feed([*new, question])
-        assert not increment.diverged
+        assert increment.stats.diverged_at is None
         session.prefill([increment.text])
         costs.append(session.tokens_read - before)
         new = [AIMessage("".join(session.decode(max_tokens=8)))]

@@ -47,7 +47,7 @@ _ADVICE = {
     "AccessDeniedException": "allow the actions that the page on DynamoDB in the docs lists",
     "ExpiredTokenException": "renew the credentials",
     "ItemCollectionSizeLimitExceededException": "one user holds at most 10 GB; forget old threads",
-    "ResourceNotFoundException": "create the table with create_table(), or name another one",
+    "ResourceNotFoundException": "make it with DynamoDBLog(NAME).create_table(), or name another",
     "UnrecognizedClientException": "check the credentials and the region",
     "ValidationException": "make sure that create_table() made it; documents are up to 400 KB",
 }

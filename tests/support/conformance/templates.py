@@ -112,7 +112,7 @@ class _Chat:
             "diff_increment_if_preface_prefilled": self._prefilled(turn),
             "session_before_len": len(session),
             "ledger_common": increment.kept,
-            "ledger_divergent": increment.diverged,
+            "ledger_divergent": increment.stats.diverged_at is not None,
             "ledger_append": increment.text,
         }
         expected = {key: turn[key] for key in _PROMPTS & set(turn)}
@@ -134,7 +134,7 @@ class _Chat:
         state = self._started()
         state.feed(self.preface, add_generation_prompt=False)
         increment = state.feed(turn["send"], extra_context=turn.get("extra_context"))
-        return None if increment.diverged else increment.text
+        return None if increment.stats.diverged_at is not None else increment.text
 
     def _answer(self, turn, new):
         self.history += new[len(self.unfed) :]

@@ -58,6 +58,10 @@ def test_the_log_shows_every_entry_and_marks_what_was_undone():
     picture = {"type": "image", "base64": "iVBO" * 400, "mime_type": "image/png"}
     [shown] = format_log([entry(1, "user", HumanMessage([picture]))])
     assert shown.text == "2023-05-08 13:56  User: [image, png, 1.2 kB]"
+    imported = [{"file_name": "hive.png"}, {"content_type": "image_asset_pointer", "size": 4}]
+    blocks = [{"type": "non_standard", "value": one} for one in imported]
+    [shown] = format_log([entry(1, "user", HumanMessage(blocks))])
+    assert shown.text.endswith("User: [hive.png]\n    [image_asset_pointer]")
     empty = [*format_recall(Recall((), ())), *format_threads([])]
     assert [one.text[:19] for one in empty] == ["no relevant lines f", "no threads; --user "]
 

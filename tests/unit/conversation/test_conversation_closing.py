@@ -151,6 +151,10 @@ def test_an_engine_is_made_of_a_model_alone():
         Engine("gpt")
     with pytest.raises(ConfigError, match="'temprature'"):
         Engine(text_engine(FINE)).create_conversation(temprature=1)
+    with pytest.raises(ConfigError, match=r"pass preface=Preface\(tools=\.\.\.\)"):
+        Engine(text_engine(FINE)).create_conversation(tools=[])
+    with pytest.raises(ConfigError, match="config is a dict; pass ConversationConfig"):
+        Engine(text_engine(FINE)).create_conversation({"stop": ["x"]})
 
 
 def test_settings_of_text_engines_are_refused_by_chat_models():

@@ -18,7 +18,8 @@ from langchain_core.messages import (
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem import ChatTemplate, Conversation
-from langchain_convmem.conversation.inputs import MediaLimits, coerce_messages
+from langchain_convmem.conversation import MediaLimits
+from langchain_convmem.conversation.inputs import coerce_messages
 from langchain_convmem.conversation.text_backend import interleave, list_media
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.testing import ScriptedEngine

@@ -198,6 +198,8 @@ def test_json_and_markdown_hold_every_item(memory):
     profile = memory.profile("ana")
     assert [row["text"] for row in profile.to_json()] == list_texts(profile.items)
     assert "- replaced: I live in Lisbon. (2025-01-04 to 2025-01-05)" in profile.to_markdown()
+    notebook = pytest.importorskip("IPython.core.formatters").DisplayFormatter()
+    assert notebook.format(profile)[0]["text/markdown"] == str(profile) == profile.to_markdown()
 
 
 def test_the_block_fits_its_budget_and_holds_each_item_on_one_fenced_line(memory):

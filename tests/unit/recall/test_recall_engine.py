@@ -230,7 +230,9 @@ def test_a_senseless_argument_is_refused_by_name(log, embedder, named, arguments
         LineRecall(log, embedder).recall(wish.pop("owner"), wish.pop("query"), **wish)
 
 
-@pytest.mark.parametrize("option", [{"max_segments": 0}, {"rewriter": "better"}], ids=str)
+@pytest.mark.parametrize(
+    "option", [{"max_segments": 0}, {"rewriter": "better"}, {"settings": {"k": 3}}], ids=str
+)
 def test_what_a_recall_cannot_be_made_with_is_refused_by_name(log, option):
     with pytest.raises(ConfigError, match=next(iter(option))):
         LineRecall(log, **option)

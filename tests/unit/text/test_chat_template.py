@@ -206,6 +206,6 @@ def test_a_template_of_ours_has_the_shape_of_its_family_and_writes_what_is_new(n
     state = template.start()
     state.feed(CHAT[:1])
     state.record_reply("Here.")
-    assert not state.feed(CHAT[1:]).diverged
+    assert state.feed(CHAT[1:]).stats.diverged_at is None
     with pytest.raises(ChatTemplateError, match="shows no hologram"):
         template.render([{"role": "user", "content": [{"type": "hologram"}]}])

@@ -92,7 +92,7 @@ def test_a_template_that_knows_parts_alone_writes_whole_conversations_of_them():
     state.feed([user("a")])
     state.record_reply("b")
     increment = state.feed([reply("b"), user("c ")], continue_final_message=True)
-    assert (increment.text, increment.diverged) == ("</><user>c ", False)
+    assert (increment.text, increment.stats.diverged_at) == ("</><user>c ", None)
     assert state.feed([user("c d")]).text == "d</><assistant>"
 
 
@@ -129,7 +129,7 @@ def test_a_session_that_was_lost_is_filled_anew():
         state.rewind(99)
     state.rewind()
     increment = state.feed([reply("b"), user("c")])
-    assert (increment.kept, increment.diverged) == (0, False)
+    assert (increment.kept, increment.stats.diverged_at) == (0, None)
     assert increment.text == "<user>a</><assistant>b</><user>c</><assistant>"
 
 

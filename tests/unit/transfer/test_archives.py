@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ImportFormatError
 from langchain_convmem.transfer import archives, read_threads
 from langchain_convmem.transfer.imports import read_file
@@ -117,6 +118,14 @@ def test_an_export_that_changed_before_it_was_stored_is_refused(export):
     write_zip(export, conversations__json=json.dumps(CHATS[:1]), more__txt="x" * 99)
     with pytest.raises(ImportFormatError, match="changed while it was read"):
         list(file.threads)
+
+
+def test_the_database_may_be_made_in_the_folder_of_the_export(tmp_path):
+    (tmp_path / "conversations.json").write_text(json.dumps(CHATS))
+    with ConversationMemory.open(tmp_path / "memory.db") as memory:
+        file = read_file(tmp_path)
+        memory.add_messages(["Hello."], thread_id="t1")
+        assert [thread.thread_id for thread in file.threads] == ["c1", "c2"]
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 4096])

@@ -5,6 +5,7 @@ from histories import answered, spoken
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.offline import OfflineChatModel
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.providers import (
     ANTHROPIC,
@@ -172,8 +173,12 @@ def test_what_repeats_a_call_goes_back_to_who_wrote_it_alone():
         assert found.messages[1].tool_calls == [call]
 
 
-def test_a_model_is_known_by_what_its_class_inherits_from():
+def test_a_model_is_known_by_what_its_class_inherits_from(caplog):
+    caplog.set_level("INFO", "langchain_convmem")
     known = type("ChatAnthropic", (), {"__module__": "langchain_anthropic.chat_models"})
     assert find_provider(type("OwnModel", (known,), {})()) == "anthropic"
+    assert find_provider(OfflineChatModel()) == "strict"
+    assert caplog.messages == []
     other = type("ChatAnthropic", (), {"__module__": "somewhere"})
     assert find_provider(other()) == "strict"
+    assert "somewhere.ChatAnthropic: earlier turns are shown as every provider" in caplog.text

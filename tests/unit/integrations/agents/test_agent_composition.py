@@ -8,9 +8,10 @@ from langchain.agents.middleware import (
     SummarizationMiddleware,
     hook_config,
 )
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 from scripted_agents import RUNS, agent_with, calls, entries, says, shape, spoken, view
 from scripted_chat import ScriptedChatModel, at
@@ -73,6 +74,27 @@ def test_the_model_reads_the_summary_and_what_the_state_kept_and_the_log_keeps_a
     assert shape(model.seen[2])[1:] == ["ai: Two.", "human: Third?"]
     assert spoken(memory) == view(memory)
     assert len(view(memory)) == 6, "the summary is no part of what was said"
+
+
+@INNER_AND_OUTER
+def test_what_the_application_removes_leaves_the_views_and_what_a_middleware_removes_stays(
+    memory, place
+):
+    model = ScriptedChatModel(replies=["One.", "Two.", "Three.", "Four.", "Five."])
+    middleware = {place: [_summarizing(3)]}
+    agent = agent_with(memory, model, checkpointer=InMemorySaver(), **middleware)
+    for text in ("First?", "Second?", "Third?"):
+        agent.invoke(says(text), at())
+    held = agent.get_state(at()).values["messages"]
+    assert [one.text for one in held[1:]] == ["Second?", "Two.", "Third?", "Three."]
+    agent.update_state(at(), {"messages": [RemoveMessage(one.id) for one in held[1:3]]})
+    agent.invoke(says("Fourth?"), at())
+    left = ["human: First?", "ai: One.", "human: Third?", "ai: Three."]
+    assert view(memory) == [*left, "human: Fourth?", "ai: Four."]
+    agent.update_state(at(), {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES)]})
+    agent.invoke(says("Fifth?"), at())
+    assert view(memory) == [*left[:2], "human: Fifth?", "ai: Five."]
+    assert len(spoken(memory)) == 10
 
 
 @INNER_AND_OUTER
