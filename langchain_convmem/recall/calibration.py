@@ -182,10 +182,12 @@ class _Rows:
         return near & self.substance, np.zeros_like(near)
 
     def select_precise(self, kept: Mask) -> Mask:
-        """Return what is worth half as much as the best that states something, or next to it."""
+        """Return what is worth half as much as the best that states something, or beside it."""
         relevance = self.ranking.relevance
         best = relevance.max(initial=0.0, where=kept & ~_find_silent(self.ranking.lexical))
         strong: Mask = kept & (relevance >= _HALF * best)
+        # What replaces a statement is seldom near to the question itself.
+        strong[[*self.ranking.beside]] = True
         before, after = self.ranking.table.get_links()
         # What stands next to it shares its block.
         beside: Mask = strong[before] & (before >= 0)

@@ -598,8 +598,7 @@ def _raise_successors(view: _View, ranking: Ranking) -> frozenset[int]:
     scale = max(math.log(count) / math.log(_USUAL_COUNT), 1.0) ** 2
     times, lines = view.table.get_column("time"), view.table.get_column("line")
     later = stated & (times > times[lead]) & (lines != lines[lead])
-    later &= (nearness > similarity) & (score >= _MAY_REPLACE * scale)
-    found: list[int] = later.nonzero()[0].tolist()
+    found: list[int] = (later & (score >= _MAY_REPLACE * scale)).nonzero()[0].tolist()
     leading = sorted(found, key=lambda number: -score[number])[:_MOST_LEADING]
     for place, number in enumerate(leading, 1):
         if score[number] >= _REPLACES * scale:
