@@ -64,11 +64,11 @@ _NUMBER = re.compile(r"\d+(?:st|nd|rd|th)?")
 def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     """Return which segments of a ranking are worth returning, and which are loosely related.
 
-    Where something answers clearly, only what comes near it is worth more. Where nothing does, a
-    question about the person who asks gets what they said: a fact that is missing costs the answer,
-    some tokens too many cost next to nothing. In between it gets the fewer of what they said, the
-    clearer something answers. Any other question gets what stands out. Greetings and thanks get
-    nothing.
+    Where something answers clearly, only what comes near it or may replace it is worth more. Where
+    nothing does, a question about the person who asks gets what they said: a fact that is missing
+    costs the answer, some tokens too many cost next to nothing. In between it gets the fewer of
+    what they said, the clearer something answers. Any other question gets what stands out.
+    Greetings and thanks get nothing.
 
     Returns:
         Two masks over all segments.
@@ -182,10 +182,12 @@ class _Rows:
         return near & self.substance, np.zeros_like(near)
 
     def select_precise(self, kept: Mask) -> Mask:
-        """Return what is worth half as much as the best that states something, or next to it."""
+        """Return what is worth half as much as the best that states something, or beside it."""
         relevance = self.ranking.relevance
         best = relevance.max(initial=0.0, where=kept & ~_find_silent(self.ranking.lexical))
         strong: Mask = kept & (relevance >= _HALF * best)
+        # What replaces a statement is seldom near to the question itself.
+        strong[[*self.ranking.beside]] = True
         before, after = self.ranking.table.get_links()
         # What stands next to it shares its block.
         beside: Mask = strong[before] & (before >= 0)

@@ -50,10 +50,8 @@ _LENGTH_SHARE = 0.3
 # score has a standard deviation of about 2.3.
 _SPEAKER = 2.25
 _SAID_THEN = 4.5
-# What lines gain at most that the person said whom the question is about; in full from so much
-# evidence on.
+# What lines gain that the person said whom the question is about.
 _PERSON = np.float32(7.0)
-_SUPPORT = np.float32(2.0)
 # So much less is the evidence for a user's line that asks and states nothing.
 _ASKED = np.float32(3.0)
 # A question that holds this share of the words of the present one asks it again.
@@ -61,9 +59,8 @@ _REPEATS = 0.75
 _ROUNDING = 1e-9
 # Where nothing else has so much evidence, earlier askings are better than nothing.
 _SOMETHING_ELSE = 0.5
-# Where nothing answers clearly: shares of the bonus, of words and of neighbours, and how much less
-# a segment is worth for each factor of e that it is longer.
-_VAGUE_BONUS = np.float32(0.65)
+# Where nothing answers clearly: shares of words and of neighbours, and how much less a segment is
+# worth for each factor of e that it is longer.
 _VAGUE_WORDS = np.float32(0.3)
 _VAGUE_NEIGHBOURS = np.float32(0.5)
 _VAGUE_LENGTH = np.float32(0.5)
@@ -267,9 +264,9 @@ def _score(view: _View) -> Ranking:
             times = table.get_column("time")
             evidence[(times >= since_ms) & (times < until_ms)] += _SAID_THEN
     bonus = _compute_person_bonus(view)
-    # It grows with the evidence for a line: a bonus for lines that have nothing to do with the
-    # question would push aside what answers it from the other side.
-    person = bonus * np.clip(evidence / _SUPPORT, 0, 1)
+    # Lines that have nothing to do with the question would push aside what answers it from the
+    # other side.
+    person = bonus * (evidence > 0)
     relevance = evidence + person
     if bonus.any() and not _is_clear(view, evidence):
         relevance = _compute_vague_relevance(view, words, around, evidence, bonus)
@@ -361,7 +358,7 @@ def _compute_speaker_bonus(query: RecallQuery, table: SegmentTable) -> Scores:
 
 
 def _compute_person_bonus(view: _View) -> Scores:
-    """Return what lines gain at most from being said by the person whom the question is about."""
+    """Return what lines gain from being said by the person whom the question is about."""
     bonus = np.zeros(len(view.table), dtype=np.float32)
     if not view.table.is_two_sided:
         return bonus
@@ -409,7 +406,7 @@ def _compute_vague_relevance(
         evidence
         - words * (1 - _VAGUE_WORDS)
         - around * (1 - _VAGUE_NEIGHBOURS)
-        + bonus * _VAGUE_BONUS
+        + bonus
         + np.maximum(evidence - near_clear, np.float32(0.0)) * _NEARLY_CLEAR
         - length * _VAGUE_LENGTH
     )
@@ -580,11 +577,13 @@ def _raise_successors(view: _View, ranking: Ranking) -> frozenset[int]:
 
     Who tells months later what has changed uses other words than the question, and is often nearer
     to what was so before. What comes out near enough to it leads; what may be meant, is not lost.
+    That holds for what is about the user, and for what was said clearly about anything else.
 
     Returns:
         The numbers of the statements that may replace the leading one.
     """
-    if not (view.table.is_two_sided and view.is_about_asker):
+    is_worth_it = view.is_about_asker or _is_clear(view, ranking.evidence)
+    if not (view.table.is_two_sided and is_worth_it):
         return frozenset()
     stated = view.counted & view.table.select_role("user") & ~view.lexical.select_marked("asks")
     stated &= view.vectors.present
@@ -598,8 +597,7 @@ def _raise_successors(view: _View, ranking: Ranking) -> frozenset[int]:
     scale = max(math.log(count) / math.log(_USUAL_COUNT), 1.0) ** 2
     times, lines = view.table.get_column("time"), view.table.get_column("line")
     later = stated & (times > times[lead]) & (lines != lines[lead])
-    later &= (nearness > similarity) & (score >= _MAY_REPLACE * scale)
-    found: list[int] = later.nonzero()[0].tolist()
+    found: list[int] = (later & (score >= _MAY_REPLACE * scale)).nonzero()[0].tolist()
     leading = sorted(found, key=lambda number: -score[number])[:_MOST_LEADING]
     for place, number in enumerate(leading, 1):
         if score[number] >= _REPLACES * scale:

@@ -237,26 +237,33 @@ def test_meaning_leads_over_a_word_shared_by_chance_and_words_that_answer_lead(r
 
 
 DAY_MS = 24 * 3_600_000
-PAIRS = json.loads(Path(__file__).with_name("updates.json").read_text(encoding="utf-8"))
 BETWEEN = json.loads(
     (Path(__file__).parents[3] / "benchmarks/data/personal/ordinary.json").read_text("utf-8")
 )
 
 
 @pytest.mark.encoder
-def test_in_a_year_of_requests_the_present_state_comes_back_and_before_the_old_one(log, chat):
+@pytest.mark.parametrize(
+    ("file", "least"),
+    # In the second one the old statement answers clearly, in the words of the question.
+    [("updates.json", (0.8, 0.5)), ("clear_updates.json", (0.8, 0.3))],
+)
+def test_in_a_year_of_requests_the_present_state_comes_back_and_before_the_old_one(
+    log, chat, file, least
+):
+    pairs = json.loads(Path(__file__).with_name(file).read_text(encoding="utf-8"))
     days = [(n * 3, one["user"], one["assistant"]) for n, one in enumerate(BETWEEN["exchanges"])]
-    days += [(40 + n, pair["old"], "Let me think.") for n, pair in enumerate(PAIRS)]
-    days += [(250 + n, pair["new"], "Gladly.") for n, pair in enumerate(PAIRS)]
+    days += [(40 + n, pair["old"], "Let me think.") for n, pair in enumerate(pairs)]
+    days += [(250 + n, pair["new"], "Gladly.") for n, pair in enumerate(pairs)]
     for number, (day, *said) in enumerate(sorted(days)):
         chat(log, [said], thread=f"t{number}", start_ms=LATER_MS + day * DAY_MS, session=None)
     recall, places = LineRecall(log), []
-    for pair in PAIRS:
+    for pair in pairs:
         found = recall.recall(ANA, pair["question"], now_ms=LATER_MS + 400 * DAY_MS)
         texts = [block.text for block in found.blocks] + [pair["new"] + pair["old"]]
         starts = [pair[state].split("?")[0][:40] for state in ("new", "old")]
         at = [next(n for n, text in enumerate(texts) if start in text) for start in starts]
         places.append((at[0] < len(found.blocks), at[0] < at[1]))
-    present, first = (sum(column) for column in zip(*places, strict=True))
-    assert present >= 0.8 * len(PAIRS), present
-    assert first >= 0.5 * len(PAIRS), first
+    present, first = (sum(column) / len(pairs) for column in zip(*places, strict=True))
+    assert present >= least[0]
+    assert first >= least[1]
