@@ -1,13 +1,14 @@
-"""A lock that lets callers through in order of arrival: threads and asyncio tasks in one line."""
+"""Waiting for turns: a lock with threads and asyncio tasks in one line, and a count of turns."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future
-from concurrent.futures import wait as wait_for_first
+from concurrent.futures import wait as wait_for_futures
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
@@ -189,5 +190,40 @@ def _wait_for(waiter: Waiter, timeout_s: float | None, stopped: Future[None] | N
     if stopped is None or waiter.done():
         waiter.result(timeout_s)
         return
-    wait_for_first([waiter, stopped], timeout_s, return_when=FIRST_COMPLETED)
+    wait_for_futures([waiter, stopped], timeout_s, return_when=FIRST_COMPLETED)
     (waiter if waiter.done() or not stopped.done() else stopped).result(0)
+
+
+class WritingTurns:
+    """Counts turns from the first write to the last. Thread-safe; a forked child has none."""
+
+    def __init__(self) -> None:
+        """Start with none; of each, the process and the thread in which it began are noted."""
+        self._begun: dict[Future[None], tuple[int, int]] = {}
+
+    @contextmanager
+    def count(self) -> Iterator[None]:
+        """Count a turn while it runs."""
+        over: Future[None] = Future()
+        self._begun[over] = (os.getpid(), threading.get_ident())
+        try:
+            yield
+        finally:
+            del self._begun[over]
+            over.set_result(None)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until the turns of other threads are over.
+
+        Those that began in this thread cannot go on while it waits.
+
+        Args:
+            timeout_s: Seconds to wait at most; None waits for ever.
+
+        Returns:
+            Whether they are.
+        """
+        this = (os.getpid(), threading.get_ident())
+        begun = self._begun.copy().items()
+        others = [over for over, place in begun if place[0] == this[0] and place != this]
+        return not wait_for_futures(others, timeout_s).not_done

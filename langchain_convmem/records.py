@@ -376,3 +376,13 @@ class ForgetReceipt:
     segments: int = 0
     documents: int = 0
     at_ms: int = 0
+
+    def __add__(self, later: ForgetReceipt) -> ForgetReceipt:
+        """Return what two calls erased; when, says the later one."""
+        return ForgetReceipt(
+            self.entries + later.entries,
+            self.threads + later.threads,
+            self.segments + later.segments,
+            self.documents + later.documents,
+            later.at_ms,
+        )

@@ -45,7 +45,6 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.turns.memory import PROFILE_SOURCE
 from langchain_convmem.turns.recalled import (
     CARRIED,
-    RECALL_SOURCE,
     Carried,
     MessageList,
     SaidText,
@@ -70,7 +69,8 @@ class ChainShape:
         slots: The variables that its prompts use; None for a chain that takes messages.
         places: Those in whose place a prompt puts messages, and not text.
         takes_text: Whether its first steps take what the user says, as text, and nothing else.
-        shows_recalled: Whether its prompt adds recalled lines to that text.
+        shows_recalled: Whether its prompt adds recalled lines to that text, and the thread's system
+            messages to its own.
         provider: Whose rules the messages must keep.
         is_fixed: Whether it is the same for every call.
         model: What its chat models say of themselves.
@@ -195,16 +195,29 @@ def _fill_steps(
     model = next((one for one in steps if isinstance(one, BaseLanguageModel)), None)
     first: Any = steps[at]
     if isinstance(first, StringPromptTemplate) and isinstance(model, BaseChatModel):
-        has_place = not {*first.input_variables, *first.optional_variables}.isdisjoint(before)
         human = [HumanMessagePromptTemplate(prompt=first)]
-        steps[at] = first if has_place else ChatPromptTemplate(human)
+        if _list_variables(first).isdisjoint(before):
+            steps[at] = ChatPromptTemplate(human)
     steps[at] = _fill(steps[at], asked, before)
     places = [n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate)]
     maps = [] if places else [n for n, one in enumerate(steps) if _holds_prompt(one)]
     later = [n for n in places[:1] if n > at] or maps[-1:]
-    if later and not any(_reads(one, before) for one in steps[: later[0]]):
-        steps[later[0]] = _fill(steps[later[0]], None, before)
+    for n in later:
+        # What a step reads may stand in the prompt already, unless that has a place of its own.
+        if _has_place(steps[n], before) or not any(_reads(one, before) for one in steps[:n]):
+            steps[n] = _fill(steps[n], None, before)
     return steps
+
+
+def _has_place(step: Runnable[Any, Any], before: Iterable[str]) -> bool:
+    """Return whether every chat prompt of a step has a place for what was said before."""
+    parts = _walk(step, frozenset())
+    prompts = [one for one in parts if isinstance(one, ChatPromptTemplate)]
+    return all(not _list_variables(one).isdisjoint(before) for one in prompts)
+
+
+def _list_variables(prompt: Any) -> set[str]:
+    return {*prompt.input_variables, *prompt.optional_variables}
 
 
 def _holds_prompt(step: Runnable[Any, Any]) -> bool:
@@ -226,15 +239,12 @@ def _reads(step: Runnable[Any, Any], names: Iterable[str]) -> bool:
 
 
 # -- A prompt with a place for what was said before ------------------------------------------------
-_TOLD = (PROFILE_SOURCE, RECALL_SOURCE)
-"""Marks of system messages that a memory makes, also where a chain hands on some messages alone."""
-
-
 class MemoryPrompt(ChatPromptTemplate):
     """A chat prompt with what a memory tells a model, and with all of what the user says.
 
-    Its system message holds the profile and recalled lines that belong there. A variable of text
-    shows the words of what the user says; its pictures stand behind them, and so does a tool loop.
+    Its system message holds the profile, recalled lines that belong there, and system messages of
+    the thread, whatever steps before it make of the history. A variable of text shows the words of
+    what the user says; its pictures stand behind them, and so does a tool loop.
     """
 
     carried: str
@@ -251,19 +261,19 @@ class MemoryPrompt(ChatPromptTemplate):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the prompt's value, with more than text of what the user says behind it."""
         value, rest = self._add_carried(input, config)
-        return _finish(super().invoke(value, config, **kwargs), value, rest)
+        return _finish(super().invoke(value, config, **kwargs), rest, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return what `invoke` does."""
         value, rest = self._add_carried(input, config)
-        return _finish(await super().ainvoke(value, config, **kwargs), value, rest)
+        return _finish(await super().ainvoke(value, config, **kwargs), rest, config)
 
     def _add_carried(
         self, value: Any, config: RunnableConfig | None
     ) -> tuple[Any, Sequence[BaseMessage]]:
         """Return the variables, and what the user says if these show no more than its text."""
-        carried = ensure_config(config).get("configurable", {}).get(CARRIED)
-        if not isinstance(carried, Carried):
+        carried = _get_carried(config)
+        if carried is None:
             return value, ()
         if not isinstance(value, dict) and len(self.input_variables) == 1:
             value = {self.input_variables[0]: value}
@@ -284,15 +294,26 @@ class MemoryPrompt(ChatPromptTemplate):
         return False
 
 
-def _finish(value: Any, given: Any, said: Sequence[BaseMessage]) -> Any:
+def _get_carried(config: RunnableConfig | None) -> Carried | None:
+    found = ensure_config(config).get("configurable", {}).get(CARRIED)
+    return found if isinstance(found, Carried) else None
+
+
+def _finish(value: Any, said: Sequence[BaseMessage], config: RunnableConfig | None) -> Any:
     """Return a prompt's value with all of what the memory tells and the user says.
 
     Args:
         value: What the prompt made.
-        given: Its variables.
-        said: What the user says, if the variables show no more than its text.
+        said: What the user says, if its variables show no more than its text.
+        config: What carries the thread's system messages.
     """
-    messages = _join_told(value.to_messages(), given if isinstance(given, dict) else {})
+    messages, carried = value.to_messages(), _get_carried(config)
+    framing = () if carried is None else carried.framing
+    if not messages or not isinstance(messages[0], SystemMessage):
+        messages = [*framing, *messages]
+    else:
+        for one in framing:
+            messages = join_system(messages, one.text, source=PROFILE_SOURCE)
     return ChatPromptValue(messages=_add_rest(messages, said))
 
 
@@ -309,29 +330,6 @@ def _add_rest(messages: list[BaseMessage], said: Sequence[BaseMessage]) -> list[
     return [*messages[: at + 1], *said[1:], *messages[at + 1 :]]
 
 
-def _join_told(messages: list[BaseMessage], given: Mapping[str, Any]) -> list[BaseMessage]:
-    """Return messages with what the memory adds in the first system message, if there is one.
-
-    Args:
-        messages: Those of the prompt.
-        given: Its variables; system messages in the memory's lists are the thread's.
-    """
-    if not messages or not isinstance(messages[0], SystemMessage):
-        return messages
-    lists = [value for value in given.values() if isinstance(value, MessageList)]
-    ids = {id(one) for value in lists for one in value}
-    told = [
-        one
-        for one in messages[1:]
-        if isinstance(one, SystemMessage)
-        and (id(one) in ids or one.additional_kwargs.get("source") in _TOLD)
-    ]
-    joined = [one for one in messages if not any(one is other for other in told)]
-    for one in told:
-        joined = join_system(joined, one.text, source=PROFILE_SOURCE)
-    return joined
-
-
 def _fill_template(
     prompt: Any, asked: Sequence[str] | None, before: Sequence[str]
 ) -> BasePromptTemplate[Any]:
@@ -346,7 +344,7 @@ def _fill_template(
     Raises:
         ConfigError: If it has no place for what the user says.
     """
-    names = {*prompt.input_variables, *prompt.optional_variables}
+    names = _list_variables(prompt)
     if asked is not None and names.isdisjoint(asked):
         msg = (
             f"the prompt has no place for what the user says: it has the variables "

@@ -80,7 +80,7 @@ def forget_before(
         known = [entry.id for entry in memory.log.entries(key) if is_ulid(entry.id)]
         old = [name for name in known if get_ulid_ms(name) < end_ms]
         if old:
-            receipt = _add_receipts(receipt, forget_scope(memory, key, old))
+            receipt += forget_scope(memory, key, old)
             receipt = replace(receipt, threads=receipt.threads + _drop_emptied(memory.log, key))
     return receipt
 
@@ -142,20 +142,10 @@ def _erase_entries(log: MessageLog, key: ThreadKey, ids: Sequence[str]) -> Forge
         if not late:
             return receipt
         telling += late
-        receipt = _add_receipts(receipt, log.forget(key, late))
+        receipt += log.forget(key, late)
 
 
 def _list_telling(entries: Sequence[Entry], ids: Collection[str]) -> list[str]:
     """Return the ids of the summaries that cover entries, and of the pins that quote them."""
     summaries = find_summaries_over([entry for entry in entries if entry.control is None], ids)
     return [*summaries, *find_pins_over(entries, {*ids, *summaries})]
-
-
-def _add_receipts(first: ForgetReceipt, second: ForgetReceipt) -> ForgetReceipt:
-    return replace(
-        second,
-        entries=first.entries + second.entries,
-        threads=first.threads + second.threads,
-        segments=first.segments + second.segments,
-        documents=first.documents + second.documents,
-    )

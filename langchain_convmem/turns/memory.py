@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
-import threading
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,6 +18,7 @@ from langchain_convmem.errors import ConfigError, ConvMemError, LogError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import read_live
 from langchain_convmem.ids import get_now_ms, get_ulid_ms
+from langchain_convmem.locks import WritingTurns
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.runnables import allow_own_loop, check_askable
@@ -51,6 +49,8 @@ SummarizeWhen: TypeAlias = Literal["background", "foreground"]
 
 _DEFAULT_RECALL_TOKENS = 1000
 """Budget of recalled text where neither a call nor the settings name one."""
+_RECALL_SHARE = 0.5
+"""Recalled lines take at most this part of `context_tokens`, unless a call asks for more."""
 _PROFILE_SHARE = 0.25
 """What is known of the user takes at most this part of what the thread may take."""
 
@@ -63,44 +63,6 @@ def find_place(log: MessageLog) -> Hashable:
     Caches hold it longer than the log lives, and no later log may be taken for that one.
     """
     return getattr(log, "path", None) or ref(log)
-
-
-# -- The turns under way --------------------------------------------------------------------------
-
-
-class WritingTurns:
-    """Counts turns from the first write to the last. Thread-safe; a forked child has none."""
-
-    def __init__(self) -> None:
-        """Start with none; of each, the process and the thread in which it began are noted."""
-        self._begun: dict[Future[None], tuple[int, int]] = {}
-
-    @contextmanager
-    def count(self) -> Iterator[None]:
-        """Count a turn while it runs."""
-        over: Future[None] = Future()
-        self._begun[over] = (os.getpid(), threading.get_ident())
-        try:
-            yield
-        finally:
-            del self._begun[over]
-            over.set_result(None)
-
-    def wait(self, timeout_s: float | None) -> bool:
-        """Wait until the turns of other threads are over.
-
-        Those that began in this thread cannot go on while it waits.
-
-        Args:
-            timeout_s: Seconds to wait at most; None waits for ever.
-
-        Returns:
-            Whether they are.
-        """
-        this = (os.getpid(), threading.get_ident())
-        begun = self._begun.copy().items()
-        others = [over for over, place in begun if place[0] == this[0] and place != this]
-        return not wait(others, timeout_s).not_done
 
 
 # -- The recall of a memory -----------------------------------------------------------------------
@@ -405,7 +367,10 @@ class Summaries:
         from langchain_convmem.summarizing.compactor import Compactor
         from langchain_convmem.summarizing.leases import Leases
 
-        given, log = settings or SummarySettings(), self._recaller.log
+        given, log = SummarySettings() if settings is None else settings, self._recaller.log
+        if not isinstance(given, SummarySettings):
+            found = describe_value(given)
+            raise ConfigError(f"summary_settings must be a SummarySettings or None, got {found}")
         counter = given.token_counter or self._recaller.counter
         settings = replace(given, token_counter=counter)
         return Compactor(
@@ -560,7 +525,10 @@ class TurnMemory:
 
     def get_recall_budget(self, options: TurnOptions) -> int:
         """Return the token budget for recalled lines of a turn with these options."""
-        return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
+        most = self.recaller.default_tokens
+        if options.context_tokens is not None:
+            most = min(most, int(options.context_tokens * _RECALL_SHARE))
+        return (options.recall_tokens or most) if options.recall else 0
 
     def get_profile_budget(self, options: TurnOptions) -> int:
         """Return the token budget for what is known of the user in a turn with these options."""

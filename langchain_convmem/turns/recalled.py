@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    Iterable,
-    Sequence,
-)
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Self
@@ -14,10 +11,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ge
 
 from langchain_convmem.views.codec import get_text_pieces
 from langchain_convmem.views.lines import OpenedSummary, Recall, RecalledBlock, indent_text
-from langchain_convmem.views.messages import (
-    TextCounter,
-    escape_tag,
-)
+from langchain_convmem.views.messages import TextCounter, escape_tag
 from langchain_convmem.views.tokens import count_text_tokens
 
 
@@ -73,11 +67,13 @@ class Carried:
 
     Attributes:
         history: What was said before.
+        framing: System messages that stand before it, if the prompt adds these itself.
         given: The chain's `input`, as its steps hand it on.
         said: What it stands for: what the user says, and a tool loop behind it.
     """
 
     history: MessageList
+    framing: MessageList
     given: object
     said: MessageList
 

@@ -207,7 +207,13 @@ class StateDiff:
         """
         context, answered = self.context, {e.turn_id for e in self.entries if e.role == "assistant"}
         is_told = returns or context.since is not None
-        roots: Collection[str | None] = ids
+        marks = {one.message_id: read_mark(one) for one in self.entries}
+        roots: set[str | None] = set(ids)
+        for name in ids:  # what came before the state's messages, which it need not hold
+            mark = marks.get(name)
+            while mark and mark.after and mark.after not in roots:
+                roots.add(mark.after)
+                mark = marks.get(mark.after)
         if last is None:
             if context.since is None or context.level or context.is_sent:
                 return ()

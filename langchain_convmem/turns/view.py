@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_convmem.errors import BudgetError
@@ -422,7 +423,9 @@ class ModelContext:
         at = len(given)
         if self.asked is not None:
             at = self.asked + len(given) - len(self.view.messages)
-        history, said, shown = MessageList(given[:at]), MessageList(given[at:]), self._find_text()
+        framing, history = _split_framing(given[:at], splits=shape.shows_recalled)
+        whole = self._add_lines() if self.recalled else given
+        said, shown = MessageList(given[at:]), self._find_text()
         names = ["input", *([said_key] if said_key else ())]
         told: Any = said
         is_text = bool(shape.slots) and shape.places.isdisjoint(names)  # in the prompts
@@ -430,15 +433,20 @@ class ModelContext:
             text = str(MessageList(said[:1]))
             told = SaidText(text if shown is None or not shape.shows_recalled else shown, text)
         recalled = [HumanMessage(self.recalled, additional_kwargs={"source": RECALL_SOURCE})]
-        payload = {
-            **(extra or {}),
+        own = {
             "recalled": MessageList(recalled if self.recalled else ()),
             "summary": format_summary_text(self.turn.entries, is_cut=self.view.is_cut),
-            "messages": MessageList(self._add_lines() if self.recalled else given),
-            **dict.fromkeys(["history", history_key or "history"], history),
+            "messages": _split_framing(whole, splits=shape.shows_recalled)[1],
+            "history": history,
+        }
+        payload = {
+            **own,
+            **(extra or {}),  # names of the application's own are its own, but where messages go
+            **{name: own[name] for name in own if name in shape.places},
+            history_key or "history": history,
             **dict.fromkeys(names, told),
         }
-        carried = {CARRIED: Carried(history, told, said)}
+        carried = {CARRIED: Carried(history, framing, told, said)}
         configurable = {**config.get("configurable", {}), **carried}
         return told if shape.takes_text else payload, {**config, "configurable": configurable}
 
@@ -461,6 +469,14 @@ class ModelContext:
             "opened": sum(len(one.sentences) for one in self.opened),
             "profile": len(self.profile.items),
         }
+
+
+def _split_framing(
+    messages: Sequence[BaseMessage], *, splits: bool
+) -> tuple[MessageList, MessageList]:
+    """Return the first system messages, if the prompt adds these itself, and what follows them."""
+    framing = list(takewhile(lambda one: splits and isinstance(one, SystemMessage), messages))
+    return MessageList(framing), MessageList(messages[len(framing) :])
 
 
 def note_recalled(context: ModelContext, count: TextCounter) -> dict[str, Any]:

@@ -142,6 +142,8 @@ def _convert_map(item: Mapping[Any, Any], what: str) -> BaseMessage:
     keys = ", ".join(sorted(map(describe_name, item))) or "none"
     is_odd = "role" in item and str(item["role"]).lower() not in CHAT_ROLES
     more = f"; roles are {', '.join(sorted(CHAT_ROLES))}" if is_odd else ""
+    if "type" in item and not item.keys() & {"role", "content"}:
+        more = "; pass content blocks as HumanMessage(content=[...])"
     msg = f"{what} is a dict that is no message (keys: {keys}{more}); {MESSAGE_FORMS}"
     raise InvalidMessageError(msg)
 
