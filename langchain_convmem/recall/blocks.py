@@ -429,22 +429,22 @@ def make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView
 
 def _write_matches(ranking: Ranking, numbers: Collection[int]) -> dict[int, LineMatch]:
     """Return the match of each segment; all at once take hardly longer than one."""
-    query, table, lexical = ranking.query, ranking.table, ranking.lexical
+    query, table, terms = ranking.query, ranking.table, ranking.terms
     term_of: dict[str, str] = {}
     spans: list[Span] = []
     if not query.settings.cosine_only:
-        term_of = {ranking.terms[term]: term for term in lexical.find_documents(ranking.terms)}
+        term_of = {terms[term]: term for term in ranking.held.rarities}
         spans = find_spans(query.text, query.before, query.now_ms or 0) if query.now_ms else []
-    words = list(term_of)
-    places = lexical.find_shared(list(term_of.values()), list(numbers))
+    shared = ranking.held.find_shared(numbers, len(table))
     found: dict[int, LineMatch] = {}
-    for number, held in zip(numbers, places, strict=True):
+    for number, held in zip(numbers, shared, strict=True):
         line = table.find_line(number)
+        words = [word for word, term in term_of.items() if term in held]
         own = ranking.meaning[number] + ranking.words[number] + ranking.kinds[number]
         reasons = {
             "meaning": ranking.meaning[number] >= _TELLING,
             "kind": ranking.kinds[number] >= _TELLING,
-            f"words: {', '.join(words[place] for place in held)}": held,
+            f"words: {', '.join(words)}": words,
             "speaker": ranking.said_by[number] > 0,
             "date": any(since_ms <= line.time_ms < until_ms for since_ms, until_ms in spans),
             "neighbours": ranking.around[number] > max(own, 0.0),

@@ -23,7 +23,7 @@ from langchain_convmem.recall.ranking import (
     scale_evidence,
 )
 from langchain_convmem.words.analysis import analyze
-from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.bm25 import LexicalIndex, Postings
 from langchain_convmem.words.dates import NAMES_OF_TIMES
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
 from langchain_convmem.words.speech import is_courtesy
@@ -168,7 +168,7 @@ class _Rows:
         """
         ranked, count = self.ranking.ranked, len(self.ranking)
         similarity = self.ranking.similarity[ranked]
-        held = float(_compute_asked_share(self.ranking)[ranked].max())
+        held = float(_compute_asked_share(self.ranking, self.ranking.held)[ranked].max())
         mean = float(similarity.sum()) / (count + _UNSEEN)
         closeness = (float(similarity.max()) - mean) / (1 - mean)
         return held + closeness >= _RELATED_SHARE * math.log(math.e * count)
@@ -204,9 +204,10 @@ def is_answered(ranking: Ranking, numbers: NDArray[np.int64]) -> bool:
         return False
     evidence = ranking.evidence[numbers]
     best = float(evidence.max())
-    silent = _find_silent(ranking.lexical)[numbers]
-    near = numbers[(evidence >= best - (1 - _NEAR_BEST) * abs(best)) & ~silent]
-    return bool((_compute_asked_share(ranking)[near] >= _ANSWERING).any())
+    near = np.zeros(len(ranking.table), dtype=np.bool_)
+    near[numbers[evidence >= best - (1 - _NEAR_BEST) * abs(best)]] = True
+    near &= ~_find_silent(ranking.lexical)
+    return bool((_compute_asked_share(ranking, ranking.held.select(near)) >= _ANSWERING).any())
 
 
 def _find_silent(lexical: LexicalIndex) -> Mask:
@@ -214,7 +215,7 @@ def _find_silent(lexical: LexicalIndex) -> Mask:
     return lexical.select_marked("asks") | lexical.select_marked("ignorant")
 
 
-def _compute_asked_share(ranking: Ranking) -> NDArray[np.float64]:
+def _compute_asked_share(ranking: Ranking, held: Postings) -> NDArray[np.float64]:
     """Return what share each segment holds of the words that say what is asked about.
 
     Of all words of the question if nothing else is left.
@@ -227,7 +228,7 @@ def _compute_asked_share(ranking: Ranking) -> NDArray[np.float64]:
         and not _NUMBER.fullmatch(term)
         and FUNCTION_CHARACTERS.isdisjoint(term)
     }
-    return compute_coverage(telling or words, ranking.lexical)
+    return compute_coverage(telling or words, held, ranking.lexical)
 
 
 @lru_cache(maxsize=16)

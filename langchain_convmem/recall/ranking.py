@@ -23,7 +23,7 @@ from langchain_convmem.recall.options import (
 )
 from langchain_convmem.recall.segments import SegmentTable, SegmentVectors, fold
 from langchain_convmem.words.analysis import extract_query_terms, find_kinds, select_telling_words
-from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.bm25 import LexicalIndex, Postings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,6 +115,7 @@ class Ranking:
         table: Where the segments stand.
         lexical: Their terms.
         terms: The words of the question, by term.
+        held: Where these stand.
         ranked: Which of them rank.
         relevance: Final scores, by segment number, as all scores.
         similarity: Cosines; 0.0 without a vector.
@@ -135,6 +136,7 @@ class Ranking:
     table: SegmentTable
     lexical: LexicalIndex
     terms: Mapping[str, str]
+    held: Postings
     ranked: Mask
     relevance: Scores
     similarity: Scores
@@ -186,17 +188,19 @@ def rank(
     if vector is not None and vector.any():
         similarity = vectors.similarities(vector)
     terms = extract_query_terms(query.search_text, lexical)
+    held = lexical.find(terms)
     if query.settings.cosine_only:
         meaning, nothing = standardize(similarity, allowed & vectors.present), similarity * 0
         evidence = np.where(allowed, meaning, np.float32(-np.inf))
         parts = (meaning, similarity, meaning, nothing, nothing, nothing, nothing, evidence)
-        return Ranking(query, table, lexical, terms, allowed, *parts)
-    muted = _find_muted(query.text, terms, table, lexical)
-    view = _View(query, table, vectors, lexical, terms, allowed, muted, similarity, {})
+        return Ranking(query, table, lexical, terms, held, allowed, *parts)
+    none = np.zeros(len(table), dtype=np.bool_)
+    all_count = _View(query, table, vectors, lexical, terms, held, allowed, none, similarity, {})
+    view = all_count._replace(muted=_find_muted(all_count))
     ranking = _score(view)
-    if muted.any() and ranking.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
+    if view.muted.any() and ranking.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
         # Nothing else was said about it: an earlier asking is better than nothing.
-        view = view._replace(muted=np.zeros_like(muted))
+        view = all_count
         ranking = _score(view)
     best = ranking.sort(allowed, _LEADERS).tolist()
     answer = _raise_answer(view, ranking)
@@ -214,6 +218,7 @@ class _View(NamedTuple):
         vectors: Their vectors.
         lexical: Their terms.
         terms: The words of the question, by term.
+        held: Where these stand.
         allowed: Which of the segments may come back.
         muted: Which say nothing themselves.
         similarity: The cosine of each.
@@ -225,6 +230,7 @@ class _View(NamedTuple):
     vectors: SegmentVectors
     lexical: LexicalIndex
     terms: Mapping[str, str]
+    held: Postings
     allowed: Mask
     muted: Mask
     similarity: Scores
@@ -248,11 +254,11 @@ class _View(NamedTuple):
 def _score(view: _View) -> Ranking:
     query, table, lexical, counted = view.query, view.table, view.lexical, view.counted
     meaning = standardize(view.similarity, counted & view.vectors.present)
-    found = lexical.compute_scores(view.terms, b=_LENGTH_SHARE, ignored=view.muted)
+    found = lexical.compute_scores(view.held, b=_LENGTH_SHARE, ignored=view.muted)
     words = _standardize_words(view, found)
     kinds = np.zeros_like(meaning)
     if named := find_kinds(query.search_text):
-        kinds = _standardize_words(view, lexical.compute_kind_scores(named, ignored=view.muted))
+        kinds = _standardize_words(view, lexical.compute_kind_scores(named, view.muted))
     own = meaning + words + kinds
     around = _sum_around(own, table, lexical)
     said_by = _compute_speaker_bonus(query, table)
@@ -273,7 +279,7 @@ def _score(view: _View) -> Ranking:
     relevance[view.muted] -= _MUTED
     evidence[view.muted | ~view.allowed] = -np.inf
     parts = (relevance, view.similarity, meaning, words, kinds, around, said_by + person, evidence)
-    return Ranking(query, table, lexical, view.terms, view.allowed, *parts)
+    return Ranking(query, table, lexical, view.terms, view.held, view.allowed, *parts)
 
 
 def _standardize_words(view: _View, scores: NDArray[np.float64]) -> Scores:
@@ -312,11 +318,9 @@ def _sum_around(own: Scores, table: SegmentTable, lexical: LexicalIndex) -> Scor
     It takes the less from other lines, the more its own line says: a short answer is found through
     the question before it, a long reply speaks for itself.
     """
-    total = np.zeros_like(own)
     givers = lexical.keep("givers", lambda: _find_givers(table))
     shares = lexical.keep("shares", lambda: _compute_shares(table, lexical, givers))
-    for giving, taken in zip(givers, shares, strict=True):
-        total += own[giving] * taken
+    total: Scores = (own.take(givers) * shares).sum(axis=0)
     return total
 
 
@@ -443,20 +447,19 @@ def _raise_answer(view: _View, ranking: Ranking) -> frozenset[int]:
 # -- what says nothing -------------------------------------------------------------------------
 
 
-def _find_muted(
-    text: str, terms: Mapping[str, str], table: SegmentTable, lexical: LexicalIndex
-) -> Mask:
+def _find_muted(view: _View) -> Mask:
     """Return which segments only ask what is asked now, or answer that nothing is known.
 
     A reply that the question quotes is what it looks for.
     """
+    table, lexical, text = view.table, view.lexical, view.query.text
     assistant = table.select_role("assistant")
     ignorant = lexical.select_marked("ignorant") & assistant
     muted = ignorant.copy()
     words, quoted = select_telling_words(text), fold(text)
     saying_little = ignorant | (lexical.select_marked("asks") & ~assistant)
-    repeating = saying_little & (compute_coverage(terms, lexical) >= _REPEATS - _ROUNDING)
-    for number in repeating.nonzero()[0].tolist():
+    coverage = compute_coverage(view.terms, view.held.select(saying_little), lexical)
+    for number in (coverage >= _REPEATS - _ROUNDING).nonzero()[0].tolist():
         said = table.get_text(number)
         muted[number] = (
             fold(said) != quoted
@@ -466,18 +469,23 @@ def _find_muted(
     return muted
 
 
-def compute_coverage(terms: Mapping[str, str], lexical: LexicalIndex) -> NDArray[np.float64]:
-    """Return what share of a question's words each segment holds, each word by its rarity."""
-    rarities = lexical.compute_rarities(terms)
+def compute_coverage(
+    terms: Mapping[str, str], held: Postings, lexical: LexicalIndex
+) -> NDArray[np.float64]:
+    """Return what share of a question's words each segment holds, each word by its rarity.
+
+    Args:
+        terms: The words, by term.
+        held: Where these and others stand, in the segments that are asked about.
+        lexical: The terms of all segments.
+    """
     rarest = dict.fromkeys(terms.values(), 0.0)
-    for term, rarity in rarities.items():
-        rarest[terms[term]] = max(rarity, rarest[terms[term]])
-    held = np.zeros(len(lexical))
-    for term, having in lexical.find_documents(rarities).items():
-        held[having] += rarities[term]
+    for term, word in terms.items():
+        rarest[word] = max(held.rarities.get(term, 0.0), rarest[word])
     # A word that was never said is as rare as one can be.
-    whole = sum(rarity or lexical.rarest for rarity in rarest.values())
-    return held / whole if whole else held
+    whole = sum(rarity or lexical.rarest for rarity in rarest.values()) or 1.0
+    worth = [rarity if term in terms else 0.0 for term, rarity in held.rarities.items()]
+    return held.sum_up(np.repeat(worth, held.sizes), len(lexical)) / whole
 
 
 def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
@@ -537,19 +545,18 @@ def _measure_sameness(view: _View, lead: int, others: Sequence[int]) -> list[flo
 
     Minus infinity for one that lacks a number of the question which the first one holds.
     """
-    terms = list(view.terms)
-    of_lead, *of_others = view.lexical.find_shared(terms, [lead, *others])
+    of_lead, *of_others = view.held.find_shared([lead, *others], len(view.table))
     # Floor 3 is not floor 5: what the question numbers, it means.
-    numbered = {place for place in of_lead if terms[place].isdigit()}
-    rarity = view.lexical.compute_rarities([terms[place] for place in of_lead])
-    total = sum(rarity.values()) or 1.0
+    numbered = {term for term in of_lead if term.isdigit()}
+    rarity = view.held.rarities
+    total = sum(rarity[term] for term in of_lead) or 1.0
     units = _find_beginnings(_COUNTED, view.table.get_text(lead))
     units &= _find_beginnings(_WORD, view.query.text)
     # Of a few segments some are farther apart than chance: that says nothing against them.
     nearness = standardize(_compare_with(view, lead), view.vectors.present).clip(0.0, _NEAREST)
     found: list[float] = []
     for number, held in zip(others, of_others, strict=True):
-        shared = sum(rarity[terms[place]] for place in of_lead if place in held)
+        shared = sum(rarity[term] for term in of_lead if term in held)
         said = _SAME_WORDS * shared / total + _SAME_MEANING * float(nearness[number])
         if units & _find_beginnings(_COUNTED, view.table.get_text(number)):
             said += _SAME_UNIT

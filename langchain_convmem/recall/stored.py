@@ -44,7 +44,7 @@ _log = logging.getLogger("langchain_convmem")
 
 _HALF = np.dtype("<f2")
 """Components in their stored form: half precision, little endian."""
-_VERSION = 5
+_VERSION = 6
 """Of the form in which an index is written. Raise it with every change of that."""
 _LEAST = 64
 """So many segments at least: fewer are read nearly as fast without a snapshot."""
