@@ -111,14 +111,8 @@ class Ranking:
     """Segments in order of relevance, best first; ties in ascending number.
 
     Attributes:
-        query: What was asked.
-        table: Where the segments stand.
-        lexical: Their terms.
-        terms: The words of the question, by term.
-        held: Where these stand.
-        ranked: Which of them rank.
+        view: What was asked, and of which segments; those that are allowed rank.
         relevance: Final scores, by segment number, as all scores.
-        similarity: Cosines; 0.0 without a vector.
         meaning: The cosine's standardised part of the score.
         words: The same for BM25.
         kinds: The same for what is of a kind that the question names.
@@ -132,14 +126,8 @@ class Ranking:
             leading one, and the rest of the line that answers, with a long reply to it.
     """
 
-    query: RecallQuery
-    table: SegmentTable
-    lexical: LexicalIndex
-    terms: Mapping[str, str]
-    held: Postings
-    ranked: Mask
+    view: View
     relevance: Scores
-    similarity: Scores
     meaning: Scores
     words: Scores
     kinds: Scores
@@ -151,14 +139,14 @@ class Ranking:
 
     def __len__(self) -> int:
         """Return how many segments are ranked."""
-        return int(np.count_nonzero(self.ranked))
+        return int(np.count_nonzero(self.view.allowed))
 
     def sort(self, among: Mask, most: int | None = None) -> NDArray[np.int64]:
         """Return the numbers of those that rank among some, best first, so many at most.
 
         They are sorted by rounded scores, so that equal lines tie.
         """
-        numbers, size = (self.ranked & among).nonzero()[0], len(self.ranked)
+        numbers, size = (self.view.allowed & among).nonzero()[0], len(among)
         # Score and number as one integer: a stable sort takes eight times as long.
         keys = np.rint(self.relevance[numbers] * -_STEPS).astype(np.int64) * size + numbers
         if most is not None and most < len(keys):
@@ -184,18 +172,15 @@ def rank(
         vector: The question's embedding, shape (dim,); None if it could not be embedded.
     """
     allowed = table.select_allowed(query.scope)
-    similarity = np.zeros(len(table), dtype=np.float32)
-    if vector is not None and vector.any():
-        similarity = vectors.similarities(vector)
+    similarity = vectors.similarities(vector)
     terms = extract_query_terms(query.search_text, lexical)
     held = lexical.find(terms)
+    none = np.zeros(len(table), dtype=np.bool_)
+    all_count = View(query, table, vectors, lexical, terms, held, allowed, none, similarity, {})
     if query.settings.cosine_only:
         meaning, nothing = standardize(similarity, allowed & vectors.present), similarity * 0
         evidence = np.where(allowed, meaning, np.float32(-np.inf))
-        parts = (meaning, similarity, meaning, nothing, nothing, nothing, nothing, evidence)
-        return Ranking(query, table, lexical, terms, held, allowed, *parts)
-    none = np.zeros(len(table), dtype=np.bool_)
-    all_count = _View(query, table, vectors, lexical, terms, held, allowed, none, similarity, {})
+        return Ranking(all_count, meaning, meaning, nothing, nothing, nothing, nothing, evidence)
     view = all_count._replace(muted=_find_muted(all_count))
     ranking = _score(view)
     if view.muted.any() and ranking.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
@@ -209,7 +194,7 @@ def rank(
     return ranking
 
 
-class _View(NamedTuple):
+class View(NamedTuple):
     """What is scored, and what of it counts.
 
     Attributes:
@@ -251,7 +236,7 @@ class _View(NamedTuple):
 # -- scoring --------------------------------------------------------------------------------------
 
 
-def _score(view: _View) -> Ranking:
+def _score(view: View) -> Ranking:
     query, table, lexical, counted = view.query, view.table, view.lexical, view.counted
     meaning = standardize(view.similarity, counted & view.vectors.present)
     found = lexical.compute_scores(view.held, b=_LENGTH_SHARE, ignored=view.muted)
@@ -278,11 +263,10 @@ def _score(view: _View) -> Ranking:
         relevance = _compute_vague_relevance(view, words, around, evidence, bonus)
     relevance[view.muted] -= _MUTED
     evidence[view.muted | ~view.allowed] = -np.inf
-    parts = (relevance, view.similarity, meaning, words, kinds, around, said_by + person, evidence)
-    return Ranking(query, table, lexical, view.terms, view.held, view.allowed, *parts)
+    return Ranking(view, relevance, meaning, words, kinds, around, said_by + person, evidence)
 
 
-def _standardize_words(view: _View, scores: NDArray[np.float64]) -> Scores:
+def _standardize_words(view: View, scores: NDArray[np.float64]) -> Scores:
     """Return scores of all segments as deviations of those that count."""
     return standardize(scores, view.counted, least_deviation=_LEAST_DEVIATION * view.lexical.rarest)
 
@@ -361,7 +345,7 @@ def _compute_speaker_bonus(query: RecallQuery, table: SegmentTable) -> Scores:
     return bonus[table.get_column("speaker")]
 
 
-def _compute_person_bonus(view: _View) -> Scores:
+def _compute_person_bonus(view: View) -> Scores:
     """Return what lines gain from being said by the person whom the question is about."""
     bonus = np.zeros(len(view.table), dtype=np.float32)
     if not view.table.is_two_sided:
@@ -378,7 +362,7 @@ def _compute_person_bonus(view: _View) -> Scores:
 # -- where nothing answers ---------------------------------------------------------------------
 
 
-def _is_clear(view: _View, evidence: Scores) -> bool:
+def _is_clear(view: View, evidence: Scores) -> bool:
     """Return whether a segment answers clearly; undecidable with few segments."""
     count = int(np.count_nonzero(view.counted))
     best = evidence.max(initial=-np.inf, where=view.counted)
@@ -396,7 +380,7 @@ def scale_evidence(count: int) -> float:
 
 
 def _compute_vague_relevance(
-    view: _View, words: Scores, around: Scores, evidence: Scores, bonus: Scores
+    view: View, words: Scores, around: Scores, evidence: Scores, bonus: Scores
 ) -> Scores:
     """Return what decides the order where nothing answers a question about the user clearly.
 
@@ -420,7 +404,7 @@ def _compute_vague_relevance(
 # -- the whole answer --------------------------------------------------------------------------
 
 
-def _raise_answer(view: _View, ranking: Ranking) -> frozenset[int]:
+def _raise_answer(view: View, ranking: Ranking) -> frozenset[int]:
     """Let all of the line that answers clearly, and of a long reply to it, be worth half as much.
 
     A long reply takes nothing of the scores of what it replies to, and seldom repeats its words. A
@@ -447,7 +431,7 @@ def _raise_answer(view: _View, ranking: Ranking) -> frozenset[int]:
 # -- what says nothing -------------------------------------------------------------------------
 
 
-def _find_muted(view: _View) -> Mask:
+def _find_muted(view: View) -> Mask:
     """Return which segments only ask what is asked now, or answer that nothing is known.
 
     A reply that the question quotes is what it looks for.
@@ -458,7 +442,8 @@ def _find_muted(view: _View) -> Mask:
     muted = ignorant.copy()
     words, quoted = select_telling_words(text), fold(text)
     saying_little = ignorant | (lexical.select_marked("asks") & ~assistant)
-    coverage = compute_coverage(view.terms, view.held.select(saying_little), lexical)
+    held = view.held.select(saying_little.nonzero()[0], len(table))
+    coverage = compute_coverage(view.terms, held, lexical)
     for number in (coverage >= _REPEATS - _ROUNDING).nonzero()[0].tolist():
         said = table.get_text(number)
         muted[number] = (
@@ -497,7 +482,7 @@ def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
 # -- the latest word ---------------------------------------------------------------------------
 
 
-def _lead_with_latest(view: _View, ranking: Ranking, best: Sequence[int]) -> frozenset[int]:
+def _lead_with_latest(view: View, ranking: Ranking, best: Sequence[int]) -> frozenset[int]:
     """Let later statements about the same thing as the best one come before it, the latest first.
 
     Of replies the latest alone: what an assistant says seldom changes what it said before.
@@ -540,7 +525,7 @@ def _lead_with_latest(view: _View, ranking: Ranking, best: Sequence[int]) -> fro
     return frozenset(said[:-1])
 
 
-def _measure_sameness(view: _View, lead: int, others: Sequence[int]) -> list[float]:
+def _measure_sameness(view: View, lead: int, others: Sequence[int]) -> list[float]:
     """Return how much words and meaning say that statements are about the same as the first one.
 
     Minus infinity for one that lacks a number of the question which the first one holds.
@@ -569,17 +554,14 @@ def _find_beginnings(pattern: re.Pattern[str], text: str) -> set[str]:
     return {word[:_UNIT_LETTERS].casefold() for word in pattern.findall(text)}
 
 
-def _compare_with(view: _View, lead: int) -> Scores:
+def _compare_with(view: View, lead: int) -> Scores:
     """Return the cosine of every segment with one of them; zeros where that has no vector."""
     if lead not in view.compared:
-        row = view.vectors.get_row(lead)
-        nothing = np.zeros(len(view.table), dtype=np.float32)
-        found = nothing if row is None else view.vectors.similarities(row.astype(np.float32))
-        view.compared[lead] = found
+        view.compared[lead] = view.vectors.similarities(view.vectors.get_row(lead))
     return view.compared[lead]
 
 
-def _raise_successors(view: _View, ranking: Ranking) -> frozenset[int]:
+def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
     """Let what the user said later about the leading statement come before it.
 
     Who tells months later what has changed uses other words than the question, and is often nearer
@@ -597,7 +579,7 @@ def _raise_successors(view: _View, ranking: Ranking) -> frozenset[int]:
     count = int(np.count_nonzero(stated))
     if count <= FEW:
         return frozenset()
-    relevance, similarity = ranking.relevance, ranking.similarity
+    relevance, similarity = ranking.relevance, ranking.view.similarity
     lead = int(np.where(stated, relevance, -np.inf).argmax())
     nearness = _compare_with(view, lead)
     score = standardize(nearness, stated) + _ASKED_SHARE * standardize(similarity, stated)

@@ -66,8 +66,10 @@ class Postings(NamedTuple):
     documents: NDArray[np.int64]
     counts: NDArray[np.int64]
 
-    def select(self, some: NDArray[np.bool_]) -> Postings:
-        """Return which of some documents hold the terms."""
+    def select(self, numbers: Sequence[int] | NDArray[np.int64], total: int) -> Postings:
+        """Return which of these documents, of so many in all, hold the terms."""
+        some = np.zeros(total, dtype=np.bool_)
+        some[numbers] = True
         at = some[self.documents].nonzero()[0]
         sizes = np.diff(at.searchsorted(self.sizes.cumsum()), prepend=0)
         return self._replace(sizes=sizes, documents=self.documents[at], counts=self.counts[at])
@@ -79,9 +81,7 @@ class Postings(NamedTuple):
     def find_shared(self, numbers: Iterable[int], total: int) -> list[list[str]]:
         """Return which terms each of some documents holds, in order; there are so many in all."""
         found: dict[int, list[str]] = {number: [] for number in numbers}
-        some = np.zeros(total, dtype=np.bool_)
-        some[list(found)] = True
-        near = self.select(some)
+        near = self.select(list(found), total)
         terms = chain.from_iterable(map(repeat, near.rarities, near.sizes.tolist()))
         for number, term in zip(near.documents.tolist(), terms, strict=True):
             found[number].append(term)
@@ -151,7 +151,8 @@ class LexicalIndex:
             ValueError: If one does not fit.
         """
         made = cls()
-        postings, borders = saved["postings"].astype(np.intc), [0, *saved["ends"].tolist()]
+        postings = saved["postings"].astype(np.intc, copy=False)
+        borders = [0, *saved["ends"].tolist()]
         if len(postings) != borders[-1] or len(borders) != len(terms) + 1:
             raise ValueError("postings of another length")
         for term, (start, end) in zip(terms, pairwise(borders), strict=True):
@@ -206,7 +207,7 @@ class LexicalIndex:
         present = len(self) - int(np.count_nonzero(gone))
         average = max(self._total_length / max(self._present, 1), 1.0)
         damping = k1 * (1 - b + b * self._lengths.view / average)
-        having = found.sizes - found.select(gone).sizes if gone.any() else found.sizes
+        having = found.sizes - found.select(gone.nonzero()[0], len(self)).sizes
         rarities = [_weigh_rarity(present, one) for one in having.tolist()]
         worth = np.repeat(rarities, found.sizes) * found.counts * (k1 + 1)
         worth /= found.counts + damping[found.documents]
