@@ -249,7 +249,7 @@ def _score(view: View) -> Ranking:
     said_by = _compute_speaker_bonus(query, table)
     evidence = own + around + said_by
     if table.is_two_sided:
-        evidence[lexical.select_marked("asks") & table.select_role("user")] -= _ASKED
+        evidence -= _ASKED * (lexical.select_marked("asks") & table.select_role("user"))
     if query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
             times = table.get_column("time")

@@ -70,7 +70,7 @@ class Postings(NamedTuple):
         """Return which of these documents, of so many in all, hold the terms."""
         some = np.zeros(total, dtype=np.bool_)
         some[numbers] = True
-        at = some[self.documents].nonzero()[0]
+        at = some[self.documents].nonzero()[0] if len(numbers) else np.empty(0, dtype=np.int64)
         sizes = np.diff(at.searchsorted(self.sizes.cumsum()), prepend=0)
         return self._replace(sizes=sizes, documents=self.documents[at], counts=self.counts[at])
 
@@ -179,9 +179,10 @@ class LexicalIndex:
         """Return which documents hold the distinct terms."""
         rarities = self.compute_rarities(terms)
         held = [self._postings[term] for term in rarities]
-        pairs = np.frombuffer(b"".join(held), dtype=np.intc).astype(np.int64)
+        pairs = np.frombuffer(b"".join(held), dtype=np.intc).reshape(-1, 2)
+        documents, counts = pairs.T.astype(np.int64, order="C")
         sizes = np.array([len(one) // 2 for one in held], dtype=np.int64)
-        return Postings(rarities, sizes, pairs[::2].copy(), pairs[1::2].copy())
+        return Postings(rarities, sizes, documents, counts)
 
     def find_terms_with(self, character: str) -> list[str]:
         """Return the terms that hold a character, in the order in which they came."""
