@@ -241,9 +241,7 @@ class LexicalIndex:
 
     def _select_holding(self, terms: Iterable[str]) -> NDArray[np.bool_]:
         """Return which documents hold any of some terms, removed ones included."""
-        mask = np.zeros(len(self), dtype=np.bool_)
-        mask[self.find(terms).documents] = True
-        return mask
+        return np.bincount(self.find(terms).documents, minlength=len(self)) > 0
 
     def select_marked(self, mark: str) -> NDArray[np.bool_]:
         """Return which documents bear a mark of `speech.find_mark`, removed ones included.
