@@ -136,8 +136,8 @@ class Units:
 
     def bm25(self, question: str) -> NDArray[np.float64]:
         """Return each piece's BM25 score, with the parameters most systems have."""
-        terms = extract_query_terms(question)
-        return self._lexical.compute_scores(terms, k1=1.2, b=0.75).astype(np.float64)
+        found = self._lexical.find(extract_query_terms(question))
+        return self._lexical.compute_scores(found, k1=1.2, b=0.75)
 
     def hybrid(self, question: str) -> NDArray[np.float64]:
         """Return the sum of both scores in standard deviations, which beats fusing the ranks."""

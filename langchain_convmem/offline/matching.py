@@ -108,7 +108,7 @@ def _score(question: str, pieces: Sequence[tuple[ContextLine, str]]) -> list[flo
         weights[words[term]] = max(weights.get(words[term], 0.0), rarities.get(term, 0.0))
     # A word that stands nowhere is as telling as one that stands there once.
     total = sum(weight or index.rarest for weight in weights.values())
-    plain = [float(score) / total for score in index.compute_scores(terms, b=0.0)]
+    plain = [float(score) / total for score in index.compute_scores(index.find(terms), b=0.0)]
     return [
         (plain[number] + _weigh_question_before(pieces, plain, number))
         * _SOURCE_FACTORS.get(line.source, 1.0)

@@ -20,7 +20,6 @@ from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable, fold
 from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock, Verdict, indent_text
-from langchain_convmem.words.dates import Span
 from langchain_convmem.words.speech import find_statements, is_courtesy
 
 if TYPE_CHECKING:
@@ -323,10 +322,10 @@ _TELLING = 1.0
 
 def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
     """Return the recall that the query of a ranking asks for, with problems to report."""
-    query, table = ranking.query, ranking.table
+    query, table = ranking.view.query, ranking.view.table
     hits, loose = _select_hits(ranking)
     leading = next(iter(hits), None)
-    ground = TableView(table, ranking.ranked, query, ranking.older, leading, loose)
+    ground = TableView(table, ranking.view.allowed, query, ranking.older, leading, loose)
     groups = build_groups(hits, ground)
     best = select_first_of_lines(hits, table, query.ranking)
     own_hits = [select_first_of_lines(group.hits, table) for group in groups]
@@ -336,7 +335,7 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
     left[[number for line in shown for number in table.list_segments(line)]] = False
     least = query.threshold
     if not hits and isinstance(least, float) and len(ranking):
-        most = ranking.similarity[ranking.ranked].max()
+        most = ranking.view.similarity[ranking.view.allowed].max()
         said = f"no line surpasses the threshold of {least}: the best cosine is {most:.2f}"
         problems = [*problems, said]
     verdict: Verdict = "nothing" if not groups else "related"
@@ -358,13 +357,13 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
 def _select_hits(ranking: Ranking) -> tuple[memoryview[int], NDArray[np.bool_] | None]:
     """Return the ranked segments that the threshold lets pass, and which are loosely related."""
     # A view makes integers only of those numbers that are looked at.
-    threshold = ranking.query.threshold
+    threshold = ranking.view.query.threshold
     if threshold == "auto":
         kept, loose = select_worth(ranking)
-        loose &= ranking.table.select_role("user")
+        loose &= ranking.view.table.select_role("user")
         return ranking.sort(kept).data, loose
     least = -np.inf if threshold is None else threshold
-    return ranking.sort(ranking.similarity > least + _COSINE_ROUNDING).data, None
+    return ranking.sort(ranking.view.similarity > least + _COSINE_ROUNDING).data, None
 
 
 @lru_cache(maxsize=4096)
@@ -429,28 +428,26 @@ def make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView
 
 def _write_matches(ranking: Ranking, numbers: Collection[int]) -> dict[int, LineMatch]:
     """Return the match of each segment; all at once take hardly longer than one."""
-    query, table, lexical = ranking.query, ranking.table, ranking.lexical
-    term_of: dict[str, str] = {}
-    spans: list[Span] = []
-    if not query.settings.cosine_only:
-        term_of = {ranking.terms[term]: term for term in lexical.find_documents(ranking.terms)}
-        spans = find_spans(query.text, query.before, query.now_ms or 0) if query.now_ms else []
-    words = list(term_of)
-    places = lexical.find_shared(list(term_of.values()), list(numbers))
+    query, table, terms = ranking.view.query, ranking.view.table, ranking.view.terms
+    counts_words = not query.settings.cosine_only
+    term_of = {terms[term]: term for term in ranking.view.held.rarities if counts_words}
+    is_dated = counts_words and query.now_ms is not None
+    spans = find_spans(query.text, query.before, query.now_ms or 0) if is_dated else []
+    shared = ranking.view.held.find_shared(numbers, len(table))
     found: dict[int, LineMatch] = {}
-    for number, held in zip(numbers, places, strict=True):
+    for number, held in zip(numbers, shared, strict=True):
         line = table.find_line(number)
+        words = [word for word, term in term_of.items() if term in held]
         own = ranking.meaning[number] + ranking.words[number] + ranking.kinds[number]
         reasons = {
             "meaning": ranking.meaning[number] >= _TELLING,
             "kind": ranking.kinds[number] >= _TELLING,
-            f"words: {', '.join(words[place] for place in held)}": held,
+            f"words: {', '.join(words)}": words,
             "speaker": ranking.said_by[number] > 0,
             "date": any(since_ms <= line.time_ms < until_ms for since_ms, until_ms in spans),
             "neighbours": ranking.around[number] > max(own, 0.0),
         }
         why = tuple(reason for reason, is_true in reasons.items() if is_true)
-        relevance, similarity = ranking.relevance.item(number), ranking.similarity.item(number)
-        segment = table.get_place(number)[2]
-        found[number] = LineMatch(line, relevance, similarity, why, segment)
+        relevance, similarity = ranking.relevance.item(number), ranking.view.similarity.item(number)
+        found[number] = LineMatch(line, relevance, similarity, why, table.get_place(number)[2])
     return found

@@ -23,7 +23,7 @@ from langchain_convmem.recall.ranking import (
     scale_evidence,
 )
 from langchain_convmem.words.analysis import analyze
-from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.bm25 import LexicalIndex, Postings
 from langchain_convmem.words.dates import NAMES_OF_TIMES
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
 from langchain_convmem.words.speech import is_courtesy
@@ -73,21 +73,21 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     Returns:
         Two masks over all segments.
     """
-    query, nothing = ranking.query, np.zeros(len(ranking.table), dtype=np.bool_)
+    query, nothing = ranking.view.query, np.zeros(len(ranking.view.table), dtype=np.bool_)
     if is_courtesy(query.text) or not len(ranking):
         return nothing, nothing
     rows = _Rows(ranking)
     meant = read_person(query.text, query.before)
     if meant.asker or meant.subject_open or meant.listener:
         near, loose = rows.select_for_asker()
-    elif ranking.table.is_two_sided and not rows.is_few:
+    elif ranking.view.table.is_two_sided and not rows.is_few:
         near, loose = rows.select_standing_out()
     else:
         near, loose = rows.select_near()
     kept = near | loose
     if kept.any():
         # Older ones that the best one replaces must be seen.
-        kept[[*ranking.older, *ranking.beside, *ranking.sort(ranking.ranked, 1)]] = True
+        kept[[*ranking.older, *ranking.beside, *ranking.sort(ranking.view.allowed, 1)]] = True
         kept &= rows.said
     if not rows.is_few and (rows.clarity >= _CERTAIN or is_answered(ranking, kept.nonzero()[0])):
         kept &= rows.select_precise(kept)
@@ -114,7 +114,7 @@ class _Rows:
     @property
     def substance(self) -> Mask:
         """Which are more than a courtesy."""
-        return ~self.ranking.lexical.select_marked("courtesy")
+        return ~self.ranking.view.lexical.select_marked("courtesy")
 
     @property
     def scale(self) -> float:
@@ -135,11 +135,11 @@ class _Rows:
     def select_for_asker(self) -> tuple[Mask, Mask]:
         """Return what a question about one of both sides gets, and what of it only just."""
         evidence, relevance = self.ranking.evidence, self.ranking.relevance
-        by_user = self.ranking.table.select_role("user")
+        by_user = self.ranking.view.table.select_role("user")
         near = evidence >= _STANDING_OUT * self.scale
         loose = self.said & ~near & self.substance
-        if self.ranking.table.is_two_sided and not self.is_few:
-            stated = by_user & self.ranking.lexical.select_marked("states")
+        if self.ranking.view.table.is_two_sided and not self.is_few:
+            stated = by_user & self.ranking.view.lexical.select_marked("states")
             loose &= stated | (evidence >= _LOOSE * self.scale)
         elif not self.is_few:
             # Nobody answers in a memory of notes: all of it states something, most of it elsewhere.
@@ -150,7 +150,7 @@ class _Rows:
             best = self.ranking.sort(loose, round(_MOST_LOOSE * left))
             loose[:] = False
             loose[best] = True
-        near[self.ranking.sort(self.ranking.ranked, 1)] = True
+        near[self.ranking.sort(self.ranking.view.allowed, 1)] = True
         return near, loose
 
     def select_near(self) -> tuple[Mask, Mask]:
@@ -166,9 +166,9 @@ class _Rows:
         What one holds of the words, and how much of the way from the mean cosine to 1 the nearest
         has come; the best of a few is seldom good by chance.
         """
-        ranked, count = self.ranking.ranked, len(self.ranking)
-        similarity = self.ranking.similarity[ranked]
-        held = float(_compute_asked_share(self.ranking)[ranked].max())
+        ranked, count = self.ranking.view.allowed, len(self.ranking)
+        similarity = self.ranking.view.similarity[ranked]
+        held = float(_compute_asked_share(self.ranking, self.ranking.view.held)[ranked].max())
         mean = float(similarity.sum()) / (count + _UNSEEN)
         closeness = (float(similarity.max()) - mean) / (1 - mean)
         return held + closeness >= _RELATED_SHARE * math.log(math.e * count)
@@ -184,11 +184,11 @@ class _Rows:
     def select_precise(self, kept: Mask) -> Mask:
         """Return what is worth half as much as the best that states something, or beside it."""
         relevance = self.ranking.relevance
-        best = relevance.max(initial=0.0, where=kept & ~_find_silent(self.ranking.lexical))
+        best = relevance.max(initial=0.0, where=kept & ~_find_silent(self.ranking.view.lexical))
         strong: Mask = kept & (relevance >= _HALF * best)
         # What replaces a statement is seldom near to the question itself.
         strong[[*self.ranking.beside]] = True
-        before, after = self.ranking.table.get_links()
+        before, after = self.ranking.view.table.get_links()
         # What stands next to it shares its block.
         beside: Mask = strong[before] & (before >= 0)
         beside |= strong[after] & (after >= 0)
@@ -204,9 +204,10 @@ def is_answered(ranking: Ranking, numbers: NDArray[np.int64]) -> bool:
         return False
     evidence = ranking.evidence[numbers]
     best = float(evidence.max())
-    silent = _find_silent(ranking.lexical)[numbers]
+    silent = _find_silent(ranking.view.lexical)[numbers]
     near = numbers[(evidence >= best - (1 - _NEAR_BEST) * abs(best)) & ~silent]
-    return bool((_compute_asked_share(ranking)[near] >= _ANSWERING).any())
+    held = ranking.view.held.select(near, len(ranking.view.table))
+    return bool((_compute_asked_share(ranking, held) >= _ANSWERING).any())
 
 
 def _find_silent(lexical: LexicalIndex) -> Mask:
@@ -214,12 +215,12 @@ def _find_silent(lexical: LexicalIndex) -> Mask:
     return lexical.select_marked("asks") | lexical.select_marked("ignorant")
 
 
-def _compute_asked_share(ranking: Ranking) -> NDArray[np.float64]:
+def _compute_asked_share(ranking: Ranking, held: Postings) -> NDArray[np.float64]:
     """Return what share each segment holds of the words that say what is asked about.
 
     Of all words of the question if nothing else is left.
     """
-    words, context = ranking.terms, _collect_context_terms(ranking.table.speakers)
+    words, context = ranking.view.terms, _collect_context_terms(ranking.view.table.speakers)
     telling = {
         term: word
         for term, word in words.items()
@@ -227,7 +228,7 @@ def _compute_asked_share(ranking: Ranking) -> NDArray[np.float64]:
         and not _NUMBER.fullmatch(term)
         and FUNCTION_CHARACTERS.isdisjoint(term)
     }
-    return compute_coverage(telling or words, ranking.lexical)
+    return compute_coverage(telling or words, held, ranking.view.lexical)
 
 
 @lru_cache(maxsize=16)

@@ -23,7 +23,7 @@ from langchain_convmem.recall.options import (
 )
 from langchain_convmem.recall.segments import SegmentTable, SegmentVectors, fold
 from langchain_convmem.words.analysis import extract_query_terms, find_kinds, select_telling_words
-from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.bm25 import LexicalIndex, Postings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,13 +111,8 @@ class Ranking:
     """Segments in order of relevance, best first; ties in ascending number.
 
     Attributes:
-        query: What was asked.
-        table: Where the segments stand.
-        lexical: Their terms.
-        terms: The words of the question, by term.
-        ranked: Which of them rank.
+        view: What was asked, and of which segments; those that are allowed rank.
         relevance: Final scores, by segment number, as all scores.
-        similarity: Cosines; 0.0 without a vector.
         meaning: The cosine's standardised part of the score.
         words: The same for BM25.
         kinds: The same for what is of a kind that the question names.
@@ -131,13 +126,8 @@ class Ranking:
             leading one, and the rest of the line that answers, with a long reply to it.
     """
 
-    query: RecallQuery
-    table: SegmentTable
-    lexical: LexicalIndex
-    terms: Mapping[str, str]
-    ranked: Mask
+    view: View
     relevance: Scores
-    similarity: Scores
     meaning: Scores
     words: Scores
     kinds: Scores
@@ -149,14 +139,14 @@ class Ranking:
 
     def __len__(self) -> int:
         """Return how many segments are ranked."""
-        return int(np.count_nonzero(self.ranked))
+        return int(np.count_nonzero(self.view.allowed))
 
     def sort(self, among: Mask, most: int | None = None) -> NDArray[np.int64]:
         """Return the numbers of those that rank among some, best first, so many at most.
 
         They are sorted by rounded scores, so that equal lines tie.
         """
-        numbers, size = (self.ranked & among).nonzero()[0], len(self.ranked)
+        numbers, size = (self.view.allowed & among).nonzero()[0], len(among)
         # Score and number as one integer: a stable sort takes eight times as long.
         keys = np.rint(self.relevance[numbers] * -_STEPS).astype(np.int64) * size + numbers
         if most is not None and most < len(keys):
@@ -182,21 +172,20 @@ def rank(
         vector: The question's embedding, shape (dim,); None if it could not be embedded.
     """
     allowed = table.select_allowed(query.scope)
-    similarity = np.zeros(len(table), dtype=np.float32)
-    if vector is not None and vector.any():
-        similarity = vectors.similarities(vector)
+    similarity = vectors.similarities(vector)
     terms = extract_query_terms(query.search_text, lexical)
+    held = lexical.find(terms)
+    none = np.zeros(len(table), dtype=np.bool_)
+    all_count = View(query, table, vectors, lexical, terms, held, allowed, none, similarity, {})
     if query.settings.cosine_only:
         meaning, nothing = standardize(similarity, allowed & vectors.present), similarity * 0
         evidence = np.where(allowed, meaning, np.float32(-np.inf))
-        parts = (meaning, similarity, meaning, nothing, nothing, nothing, nothing, evidence)
-        return Ranking(query, table, lexical, terms, allowed, *parts)
-    muted = _find_muted(query.text, terms, table, lexical)
-    view = _View(query, table, vectors, lexical, terms, allowed, muted, similarity, {})
+        return Ranking(all_count, meaning, meaning, nothing, nothing, nothing, nothing, evidence)
+    view = all_count._replace(muted=_find_muted(all_count))
     ranking = _score(view)
-    if muted.any() and ranking.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
+    if view.muted.any() and ranking.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
         # Nothing else was said about it: an earlier asking is better than nothing.
-        view = view._replace(muted=np.zeros_like(muted))
+        view = all_count
         ranking = _score(view)
     best = ranking.sort(allowed, _LEADERS).tolist()
     answer = _raise_answer(view, ranking)
@@ -205,7 +194,7 @@ def rank(
     return ranking
 
 
-class _View(NamedTuple):
+class View(NamedTuple):
     """What is scored, and what of it counts.
 
     Attributes:
@@ -214,6 +203,7 @@ class _View(NamedTuple):
         vectors: Their vectors.
         lexical: Their terms.
         terms: The words of the question, by term.
+        held: Where these stand.
         allowed: Which of the segments may come back.
         muted: Which say nothing themselves.
         similarity: The cosine of each.
@@ -225,6 +215,7 @@ class _View(NamedTuple):
     vectors: SegmentVectors
     lexical: LexicalIndex
     terms: Mapping[str, str]
+    held: Postings
     allowed: Mask
     muted: Mask
     similarity: Scores
@@ -245,20 +236,20 @@ class _View(NamedTuple):
 # -- scoring --------------------------------------------------------------------------------------
 
 
-def _score(view: _View) -> Ranking:
+def _score(view: View) -> Ranking:
     query, table, lexical, counted = view.query, view.table, view.lexical, view.counted
     meaning = standardize(view.similarity, counted & view.vectors.present)
-    found = lexical.compute_scores(view.terms, b=_LENGTH_SHARE, ignored=view.muted)
+    found = lexical.compute_scores(view.held, b=_LENGTH_SHARE, ignored=view.muted)
     words = _standardize_words(view, found)
     kinds = np.zeros_like(meaning)
     if named := find_kinds(query.search_text):
-        kinds = _standardize_words(view, lexical.compute_kind_scores(named, ignored=view.muted))
+        kinds = _standardize_words(view, lexical.compute_kind_scores(named, view.muted))
     own = meaning + words + kinds
     around = _sum_around(own, table, lexical)
     said_by = _compute_speaker_bonus(query, table)
     evidence = own + around + said_by
     if table.is_two_sided:
-        evidence[lexical.select_marked("asks") & table.select_role("user")] -= _ASKED
+        evidence -= _ASKED * (lexical.select_marked("asks") & table.select_role("user"))
     if query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
             times = table.get_column("time")
@@ -272,11 +263,10 @@ def _score(view: _View) -> Ranking:
         relevance = _compute_vague_relevance(view, words, around, evidence, bonus)
     relevance[view.muted] -= _MUTED
     evidence[view.muted | ~view.allowed] = -np.inf
-    parts = (relevance, view.similarity, meaning, words, kinds, around, said_by + person, evidence)
-    return Ranking(query, table, lexical, view.terms, view.allowed, *parts)
+    return Ranking(view, relevance, meaning, words, kinds, around, said_by + person, evidence)
 
 
-def _standardize_words(view: _View, scores: NDArray[np.float64]) -> Scores:
+def _standardize_words(view: View, scores: NDArray[np.float64]) -> Scores:
     """Return scores of all segments as deviations of those that count."""
     return standardize(scores, view.counted, least_deviation=_LEAST_DEVIATION * view.lexical.rarest)
 
@@ -312,11 +302,9 @@ def _sum_around(own: Scores, table: SegmentTable, lexical: LexicalIndex) -> Scor
     It takes the less from other lines, the more its own line says: a short answer is found through
     the question before it, a long reply speaks for itself.
     """
-    total = np.zeros_like(own)
     givers = lexical.keep("givers", lambda: _find_givers(table))
     shares = lexical.keep("shares", lambda: _compute_shares(table, lexical, givers))
-    for giving, taken in zip(givers, shares, strict=True):
-        total += own[giving] * taken
+    total: Scores = (own.take(givers) * shares).sum(axis=0)
     return total
 
 
@@ -357,7 +345,7 @@ def _compute_speaker_bonus(query: RecallQuery, table: SegmentTable) -> Scores:
     return bonus[table.get_column("speaker")]
 
 
-def _compute_person_bonus(view: _View) -> Scores:
+def _compute_person_bonus(view: View) -> Scores:
     """Return what lines gain from being said by the person whom the question is about."""
     bonus = np.zeros(len(view.table), dtype=np.float32)
     if not view.table.is_two_sided:
@@ -374,7 +362,7 @@ def _compute_person_bonus(view: _View) -> Scores:
 # -- where nothing answers ---------------------------------------------------------------------
 
 
-def _is_clear(view: _View, evidence: Scores) -> bool:
+def _is_clear(view: View, evidence: Scores) -> bool:
     """Return whether a segment answers clearly; undecidable with few segments."""
     count = int(np.count_nonzero(view.counted))
     best = evidence.max(initial=-np.inf, where=view.counted)
@@ -392,7 +380,7 @@ def scale_evidence(count: int) -> float:
 
 
 def _compute_vague_relevance(
-    view: _View, words: Scores, around: Scores, evidence: Scores, bonus: Scores
+    view: View, words: Scores, around: Scores, evidence: Scores, bonus: Scores
 ) -> Scores:
     """Return what decides the order where nothing answers a question about the user clearly.
 
@@ -416,7 +404,7 @@ def _compute_vague_relevance(
 # -- the whole answer --------------------------------------------------------------------------
 
 
-def _raise_answer(view: _View, ranking: Ranking) -> frozenset[int]:
+def _raise_answer(view: View, ranking: Ranking) -> frozenset[int]:
     """Let all of the line that answers clearly, and of a long reply to it, be worth half as much.
 
     A long reply takes nothing of the scores of what it replies to, and seldom repeats its words. A
@@ -443,20 +431,20 @@ def _raise_answer(view: _View, ranking: Ranking) -> frozenset[int]:
 # -- what says nothing -------------------------------------------------------------------------
 
 
-def _find_muted(
-    text: str, terms: Mapping[str, str], table: SegmentTable, lexical: LexicalIndex
-) -> Mask:
+def _find_muted(view: View) -> Mask:
     """Return which segments only ask what is asked now, or answer that nothing is known.
 
     A reply that the question quotes is what it looks for.
     """
+    table, lexical, text = view.table, view.lexical, view.query.text
     assistant = table.select_role("assistant")
     ignorant = lexical.select_marked("ignorant") & assistant
     muted = ignorant.copy()
     words, quoted = select_telling_words(text), fold(text)
     saying_little = ignorant | (lexical.select_marked("asks") & ~assistant)
-    repeating = saying_little & (compute_coverage(terms, lexical) >= _REPEATS - _ROUNDING)
-    for number in repeating.nonzero()[0].tolist():
+    held = view.held.select(saying_little.nonzero()[0], len(table))
+    coverage = compute_coverage(view.terms, held, lexical)
+    for number in (coverage >= _REPEATS - _ROUNDING).nonzero()[0].tolist():
         said = table.get_text(number)
         muted[number] = (
             fold(said) != quoted
@@ -466,18 +454,23 @@ def _find_muted(
     return muted
 
 
-def compute_coverage(terms: Mapping[str, str], lexical: LexicalIndex) -> NDArray[np.float64]:
-    """Return what share of a question's words each segment holds, each word by its rarity."""
-    rarities = lexical.compute_rarities(terms)
+def compute_coverage(
+    terms: Mapping[str, str], held: Postings, lexical: LexicalIndex
+) -> NDArray[np.float64]:
+    """Return what share of a question's words each segment holds, each word by its rarity.
+
+    Args:
+        terms: The words, by term.
+        held: Where these and others stand, in the segments that are asked about.
+        lexical: The terms of all segments.
+    """
     rarest = dict.fromkeys(terms.values(), 0.0)
-    for term, rarity in rarities.items():
-        rarest[terms[term]] = max(rarity, rarest[terms[term]])
-    held = np.zeros(len(lexical))
-    for term, having in lexical.find_documents(rarities).items():
-        held[having] += rarities[term]
+    for term, word in terms.items():
+        rarest[word] = max(held.rarities.get(term, 0.0), rarest[word])
     # A word that was never said is as rare as one can be.
-    whole = sum(rarity or lexical.rarest for rarity in rarest.values())
-    return held / whole if whole else held
+    whole = sum(rarity or lexical.rarest for rarity in rarest.values()) or 1.0
+    worth = [rarity if term in terms else 0.0 for term, rarity in held.rarities.items()]
+    return held.sum_up(np.repeat(worth, held.sizes), len(lexical)) / whole
 
 
 def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
@@ -489,7 +482,7 @@ def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
 # -- the latest word ---------------------------------------------------------------------------
 
 
-def _lead_with_latest(view: _View, ranking: Ranking, best: Sequence[int]) -> frozenset[int]:
+def _lead_with_latest(view: View, ranking: Ranking, best: Sequence[int]) -> frozenset[int]:
     """Let later statements about the same thing as the best one come before it, the latest first.
 
     Of replies the latest alone: what an assistant says seldom changes what it said before.
@@ -532,24 +525,23 @@ def _lead_with_latest(view: _View, ranking: Ranking, best: Sequence[int]) -> fro
     return frozenset(said[:-1])
 
 
-def _measure_sameness(view: _View, lead: int, others: Sequence[int]) -> list[float]:
+def _measure_sameness(view: View, lead: int, others: Sequence[int]) -> list[float]:
     """Return how much words and meaning say that statements are about the same as the first one.
 
     Minus infinity for one that lacks a number of the question which the first one holds.
     """
-    terms = list(view.terms)
-    of_lead, *of_others = view.lexical.find_shared(terms, [lead, *others])
+    of_lead, *of_others = view.held.find_shared([lead, *others], len(view.table))
     # Floor 3 is not floor 5: what the question numbers, it means.
-    numbered = {place for place in of_lead if terms[place].isdigit()}
-    rarity = view.lexical.compute_rarities([terms[place] for place in of_lead])
-    total = sum(rarity.values()) or 1.0
+    numbered = {term for term in of_lead if term.isdigit()}
+    rarity = view.held.rarities
+    total = sum(rarity[term] for term in of_lead) or 1.0
     units = _find_beginnings(_COUNTED, view.table.get_text(lead))
     units &= _find_beginnings(_WORD, view.query.text)
     # Of a few segments some are farther apart than chance: that says nothing against them.
     nearness = standardize(_compare_with(view, lead), view.vectors.present).clip(0.0, _NEAREST)
     found: list[float] = []
     for number, held in zip(others, of_others, strict=True):
-        shared = sum(rarity[terms[place]] for place in of_lead if place in held)
+        shared = sum(rarity[term] for term in of_lead if term in held)
         said = _SAME_WORDS * shared / total + _SAME_MEANING * float(nearness[number])
         if units & _find_beginnings(_COUNTED, view.table.get_text(number)):
             said += _SAME_UNIT
@@ -562,17 +554,14 @@ def _find_beginnings(pattern: re.Pattern[str], text: str) -> set[str]:
     return {word[:_UNIT_LETTERS].casefold() for word in pattern.findall(text)}
 
 
-def _compare_with(view: _View, lead: int) -> Scores:
+def _compare_with(view: View, lead: int) -> Scores:
     """Return the cosine of every segment with one of them; zeros where that has no vector."""
     if lead not in view.compared:
-        row = view.vectors.get_row(lead)
-        nothing = np.zeros(len(view.table), dtype=np.float32)
-        found = nothing if row is None else view.vectors.similarities(row.astype(np.float32))
-        view.compared[lead] = found
+        view.compared[lead] = view.vectors.similarities(view.vectors.get_row(lead))
     return view.compared[lead]
 
 
-def _raise_successors(view: _View, ranking: Ranking) -> frozenset[int]:
+def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
     """Let what the user said later about the leading statement come before it.
 
     Who tells months later what has changed uses other words than the question, and is often nearer
@@ -590,7 +579,7 @@ def _raise_successors(view: _View, ranking: Ranking) -> frozenset[int]:
     count = int(np.count_nonzero(stated))
     if count <= FEW:
         return frozenset()
-    relevance, similarity = ranking.relevance, ranking.similarity
+    relevance, similarity = ranking.relevance, ranking.view.similarity
     lead = int(np.where(stated, relevance, -np.inf).argmax())
     nearness = _compare_with(view, lead)
     score = standardize(nearness, stated) + _ASKED_SHARE * standardize(similarity, stated)

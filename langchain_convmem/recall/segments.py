@@ -8,7 +8,9 @@ the text back, character by character.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -113,8 +115,9 @@ class SegmentTable:
         self.lines: list[DialogLine] = []
         """Every line by number, removed ones included; do not write."""
         # Where each line's segments begin, and where the last one's end.
-        self._first_segment = [0]
-        self._entries: dict[str, list[int]] = {}
+        self._first_segment = array("q", [0])
+        # Of each entry the number of its first line; others follow.
+        self._entries: dict[str, int] = {}
         # By thread its number, and the number of its last session and the last line.
         self._threads: dict[ThreadKey, tuple[int, int, DialogLine]] = {}
         self._sessions: list[str | None] = []
@@ -155,7 +158,7 @@ class SegmentTable:
         count = len(pieces)
         thread, session = self._assign_session(line)
         self.lines.append(line)
-        self._entries.setdefault(line.entry_id, []).append(number)
+        self._entries.setdefault(line.entry_id, number)
         self._first_segment.append(first + count)
         values = {
             "line": number,
@@ -191,7 +194,7 @@ class SegmentTable:
         """Take an owner's entries out; return the numbers of their segments. Idempotent."""
         gone: list[int] = []
         for entry_id in entry_ids:
-            lines = self._entries.get(entry_id, ())
+            lines = self._list_lines(entry_id)
             if lines and self.lines[lines[0]].key.owner == owner:
                 gone += [number for line in lines for number in self.list_segments(line)]
                 del self._entries[entry_id]
@@ -201,6 +204,11 @@ class SegmentTable:
         return gone
 
     # -- reading one ------------------------------------------------------------------------------
+
+    def _list_lines(self, entry_id: str) -> list[int]:
+        """Return the numbers of an entry's lines; none of one that is not there, or no more."""
+        later = range(self._entries.get(entry_id, len(self.lines)), len(self.lines))
+        return list(takewhile(lambda number: self.lines[number].entry_id == entry_id, later))
 
     def find_line_number(self, number: int) -> int:
         """Return the number of the line that a segment belongs to."""
@@ -229,7 +237,7 @@ class SegmentTable:
     def number_of(self, name: SegmentName) -> int | None:
         """Return the number of a segment; None if it is not there, or no more."""
         entry_id, part, segment = name
-        for line_number in self._entries.get(entry_id, ()):
+        for line_number in self._list_lines(entry_id):
             segments = self.list_segments(line_number)
             if self.lines[line_number].part == part and segment < len(segments):
                 return segments[segment]
@@ -448,8 +456,6 @@ class SegmentVectors:
         self._append_zeros(len(self))
 
     def _append_zeros(self, count: int) -> None:
-        if not count:
-            return
         import faiss
 
         first = int(self._index.ntotal)
@@ -470,12 +476,12 @@ class SegmentVectors:
         """Return the rounded vector at `number`; None where there is none."""
         return self._get_codes()[number].copy() if self._present.view[number] else None
 
-    def similarities(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+    def similarities(self, query: NDArray[np.floating[Any]] | None) -> NDArray[np.float32]:
         """Return the cosine of every number with a vector of `dim`; 0 where there is none."""
-        if self._index is None:
+        if self._index is None or query is None or not query.any():
             return np.zeros(len(self), dtype=np.float32)
-        length = np.sqrt(np.vecdot(query, query))
-        unit = query / length if length else query
+        wide = query.astype(np.float32, copy=False)
+        unit = wide / np.sqrt(np.vecdot(wide, wide))
         found: NDArray[np.float32] = self._index.range_search(unit[None], -np.inf)[1]
         return found
 

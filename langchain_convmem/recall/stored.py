@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ _log = logging.getLogger("langchain_convmem")
 
 _HALF = np.dtype("<f2")
 """Components in their stored form: half precision, little endian."""
-_VERSION = 5
+_VERSION = 6
 """Of the form in which an index is written. Raise it with every change of that."""
 _LEAST = 64
 """So many segments at least: fewer are read nearly as fast without a snapshot."""
@@ -54,6 +55,10 @@ _DAMAGE = (
     *(AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError),
     *(ValueError, zipfile.BadZipFile),
 )
+_AT_ONCE = 4_000
+"""Lines that are read from a snapshot at once: few leave fewer holes in the memory."""
+_REPEATED = (5, 8, 9, 12)
+"""Columns of speakers, sessions, roles and trust, of which many lines have the same."""
 _UNREADABLE = "stored terms and vectors could not be read"
 
 
@@ -266,16 +271,23 @@ def _unpack(data: bytes) -> IndexParts | None:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             saved = dict(file)
         said = json.loads(saved["said"].tobytes().decode("utf-8", "surrogatepass"))
-        table, columns = SegmentTable(), zip(*said["columns"], strict=True)
-        # What many lines have is one object.
-        make, share = cache(ThreadKey), cache(str)
-        table.add_many(
-            DialogLine(one, make(user, thread), at, part, *(share(speaker), *rest, share(trust)))
-            for one, user, thread, at, part, speaker, *rest, trust in columns
+        # What many lines have, or one has twice, is one object.
+        make, share, no_tags = cache(ThreadKey), cache(lambda value: value), dict[str, Any]()
+        for at in _REPEATED:
+            said["columns"][at] = map(share, said["columns"][at])
+        lines = (
+            DialogLine(
+                entry if one == entry else one,
+                *(make(user, thread), *rest, entry, tags or no_tags, trust),
+            )
+            for one, user, thread, *rest, entry, tags, trust in zip(*said["columns"], strict=True)
         )
+        table, vectors = SegmentTable(), SegmentVectors()
+        while table.add_many(islice(lines, _AT_ONCE)):
+            pass
+        for start in range(0, len(saved["vectors"]), _AT_ONCE):
+            vectors.extend(saved["vectors"][start : start + _AT_ONCE])
         lexical = LexicalIndex.load(said["terms"], saved)
-        vectors = SegmentVectors()
-        vectors.extend(saved["vectors"])
         if not len(table) == len(lexical) == len(vectors) or vectors.missing:
             return None
         return IndexParts(table, lexical, vectors, said["reader"])

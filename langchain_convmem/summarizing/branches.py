@@ -237,8 +237,7 @@ class Branches:
         holding = {word: np.zeros(len(shares), dtype=bool) for word in terms.values()}
         for term, word in terms.items():
             worth[word] = max(worth.get(word, 0.0), rarities.get(term, 0.0))
-            for places in self._index.find_documents([term]).values():
-                holding[word][places] = True
+            holding[word][self._index.find([term]).documents] = True
         for word, holds in holding.items():
             # What nobody says anywhere is asked about all the same.
             worth[word] = worth[word] or self._index.rarest

@@ -94,22 +94,20 @@ def extract_line_terms(line: DialogLine, text: str) -> list[str]:
     return terms
 
 
-def extract_query_terms(
-    text: str, index: LexicalIndex | None = None, *, stop_words: bool = False
-) -> dict[str, str]:
+def extract_query_terms(text: str, index: LexicalIndex | None = None) -> dict[str, str]:
     """Return the distinct terms of a question in order, each with the word that stands for it.
 
-    A word stands for several terms where its stem depends on the language of the line, and a lone
-    character of a script without blanks for all pairs of an index that hold it.
+    Function words are left out, unless there is nothing else. A word stands for several terms
+    where its stem depends on the language of the line, and a lone character of a script without
+    blanks for all pairs of an index that hold it.
 
     Args:
         text: The question.
         index: What is searched: its languages count. None: that of the question and English.
-        stop_words: Keep function words. They stay in any case if there is nothing else.
     """
-    held = () if index is None else index.find_documents(_LANGUAGE_OF)
+    held = () if index is None else index.compute_rarities(_LANGUAGE_OF)
     words, telling = _extract_query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
-    terms = dict(words if stop_words or not telling else telling)
+    terms = dict(telling or words)
     if index is not None:
         for term, word in tuple(terms.items()):
             if len(term) == 1 and _IS_UNSPACED.match(term):

@@ -6,8 +6,8 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import chain, pairwise, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,43 @@ class GrowableArray:
         return self._rows[: self._length]
 
 
+class Postings(NamedTuple):
+    """Which documents hold some terms: a copy, since what is looked at cannot grow.
+
+    Attributes:
+        rarities: How rare each term is that any document has: its inverse document frequency.
+        sizes: How many documents each of these has, removed ones included.
+        documents: Their numbers, term after term, ascending for each.
+        counts: How often each of them holds the term.
+    """
+
+    rarities: Mapping[str, float]
+    sizes: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def select(self, numbers: Sequence[int] | NDArray[np.int64], total: int) -> Postings:
+        """Return which of these documents, of so many in all, hold the terms."""
+        some = np.zeros(total, dtype=np.bool_)
+        some[numbers] = True
+        at = some[self.documents].nonzero()[0] if len(numbers) else np.empty(0, dtype=np.int64)
+        sizes = np.diff(at.searchsorted(self.sizes.cumsum()), prepend=0)
+        return self._replace(sizes=sizes, documents=self.documents[at], counts=self.counts[at])
+
+    def sum_up(self, worth: NDArray[np.floating[Any]], total: int) -> NDArray[np.float64]:
+        """Return for each document, of so many, the sum of what its postings are worth."""
+        return np.bincount(self.documents, worth, total).astype(np.float64, copy=False)
+
+    def find_shared(self, numbers: Iterable[int], total: int) -> list[list[str]]:
+        """Return which terms each of some documents holds, in order; there are so many in all."""
+        found: dict[int, list[str]] = {number: [] for number in numbers}
+        near = self.select(list(found), total)
+        terms = chain.from_iterable(map(repeat, near.rarities, near.sizes.tolist()))
+        for number, term in zip(near.documents.tolist(), terms, strict=True):
+            found[number].append(term)
+        return list(found.values())
+
+
 class LexicalIndex:
     """BM25 over documents numbered consecutively from 0 (Robertson and Zaragoza 2009, eq. 3.15).
 
@@ -60,8 +97,8 @@ class LexicalIndex:
 
     def __init__(self) -> None:
         """Create an empty index."""
-        # Of each term the documents, ascending, and how often each holds it.
-        self._postings: dict[str, tuple[array[int], array[int]]] = {}
+        # Of each term the documents, ascending, each followed by how often it holds the term.
+        self._postings: dict[str, array[int]] = {}
         self._lengths = GrowableArray(np.int64)
         self._removed = GrowableArray(np.bool_)
         self._present = 0
@@ -80,11 +117,7 @@ class LexicalIndex:
         for number, terms in enumerate(documents, len(self)):
             lengths.append(len(terms))
             for term, count in Counter(terms).items():
-                found = postings.get(term)
-                if found is None:
-                    found = postings[term] = array("i"), array("i")
-                found[0].append(number)
-                found[1].append(count)
+                postings.setdefault(term, array("i")).extend((number, count))
         self._lengths.extend(lengths)
         self._removed.extend([False] * len(lengths))
         self._present += len(lengths)
@@ -100,11 +133,10 @@ class LexicalIndex:
 
     def save(self) -> tuple[list[str], dict[str, NDArray[Any]]]:
         """Return the terms, and copies of the columns by name."""
-        documents, counts = ([part[at] for part in self._postings.values()] for at in (0, 1))
+        postings = self._postings.values()
         columns: dict[str, NDArray[Any]] = {
-            "ends": np.cumsum([len(one) for one in documents], dtype=np.int64),
-            "documents": np.frombuffer(b"".join(documents), dtype=np.intc),
-            "counts": np.frombuffer(b"".join(counts), dtype=np.intc),
+            "ends": np.cumsum([len(one) for one in postings], dtype=np.int64),
+            "postings": np.frombuffer(b"".join(postings), dtype=np.intc),
             "lengths": self._lengths.view.copy(),
             "removed documents": self._removed.view.copy(),
         }
@@ -119,13 +151,12 @@ class LexicalIndex:
             ValueError: If one does not fit.
         """
         made = cls()
-        documents, counts = (saved[name].astype(np.intc) for name in ("documents", "counts"))
+        postings = saved["postings"].astype(np.intc, copy=False)
         borders = [0, *saved["ends"].tolist()]
-        if not len(documents) == len(counts) == borders[-1] or len(borders) != len(terms) + 1:
+        if len(postings) != borders[-1] or len(borders) != len(terms) + 1:
             raise ValueError("postings of another length")
         for term, (start, end) in zip(terms, pairwise(borders), strict=True):
-            parts = (array("i", column[start:end].tobytes()) for column in (documents, counts))
-            made._postings[term] = tuple(parts)  # type: ignore[assignment]  # two
+            made._postings[term] = array("i", postings[start:end].tobytes())
         made._lengths.extend(saved["lengths"])
         made._removed.extend(saved["removed documents"])
         kept = ~made._removed.view
@@ -144,62 +175,49 @@ class LexicalIndex:
         """How many terms each document has, removed ones included; do not write."""
         return self._lengths.view
 
-    def find_documents(self, terms: Iterable[str]) -> dict[str, NDArray[np.intc]]:
-        """Return the documents, ascending and removed ones included, of those terms that have any.
-
-        Copies: an array that is looked at cannot grow.
-        """
-        return {term: np.array(self._postings[term][0]) for term in terms if term in self._postings}
+    def find(self, terms: Iterable[str]) -> Postings:
+        """Return which documents hold the distinct terms."""
+        rarities = self.compute_rarities(terms)
+        held = [self._postings[term] for term in rarities]
+        pairs = np.frombuffer(b"".join(held), dtype=np.intc).reshape(-1, 2)
+        documents, counts = pairs.T.astype(np.int64, order="C")
+        sizes = np.array([len(one) // 2 for one in held], dtype=np.int64)
+        return Postings(rarities, sizes, documents, counts)
 
     def find_terms_with(self, character: str) -> list[str]:
         """Return the terms that hold a character, in the order in which they came."""
         return [term for term in self._postings if character in term]
 
-    def find_shared(self, terms: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
-        """Return which of the terms, by their places, each of some documents was added with."""
-        found: list[list[int]] = [[] for _ in numbers]
-        wanted = np.array(numbers, dtype=np.intc)
-        for place, term in enumerate(terms):
-            for having in self.find_documents([term]).values():
-                near = having.take(having.searchsorted(wanted), mode="clip")
-                for at in (near == wanted).nonzero()[0].tolist():
-                    found[at].append(place)
-        return found
-
     def compute_scores(
         self,
-        terms: Iterable[str],
+        found: Postings,
         *,
         k1: float = 1.2,
         b: float = 0.3,
         ignored: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float64]:
-        """Return every document's BM25 score for the distinct `terms`; removed ones score 0.
+        """Return every document's BM25 score for the terms that were found; removed ones score 0.
 
         Args:
-            terms: Analysed words; those in no document count nothing.
+            found: What `find` returned for them.
             k1: How soon repeats of a word stop counting.
             b: Share of the length normalisation, from 0 to 1.
             ignored: Documents that do not count in how rare a term is.
         """
-        scores = np.zeros(len(self))
         gone = self._removed.view if ignored is None else self._removed.view | ignored
         present = len(self) - int(np.count_nonzero(gone))
         average = max(self._total_length / max(self._present, 1), 1.0)
-        for documents, repeats in filter(None, map(self._postings.get, dict.fromkeys(terms))):
-            numbers, counts = np.array(documents), np.array(repeats)
-            having = len(numbers) - int(np.count_nonzero(gone[numbers]))
-            damping = k1 * (1 - b + b * self._lengths.view[numbers] / average)
-            rarity = math.log1p((present - having + 0.5) / (having + 0.5))
-            scores[numbers] += rarity * counts * (k1 + 1) / (counts + damping)
+        damping = k1 * (1 - b + b * self._lengths.view / average)
+        having = found.sizes - found.select(gone.nonzero()[0], len(self)).sizes
+        rarities = [_weigh_rarity(present, one) for one in having.tolist()]
+        worth = np.repeat(rarities, found.sizes) * found.counts * (k1 + 1)
+        worth /= found.counts + damping[found.documents]
+        scores = found.sum_up(worth, len(self))
         scores[self._removed.view] = 0.0
         return scores
 
     def compute_kind_scores(
-        self,
-        kinds: Mapping[str, Iterable[str]],
-        *,
-        ignored: NDArray[np.bool_] | None = None,
+        self, kinds: Mapping[str, Iterable[str]], ignored: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float64]:
         """Return what documents score by terms of the kinds that a question names.
 
@@ -215,18 +233,15 @@ class LexicalIndex:
         scores = np.zeros(len(self))
         for name, terms in kinds.items():
             holding = self._select_holding(terms)
-            having = np.count_nonzero(holding & counted)
+            having = int(np.count_nonzero(holding & counted))
             holding &= ~self._select_holding([name])
-            scores[holding] += math.log1p((present - having + 0.5) / (having + 0.5))
+            scores[holding] += _weigh_rarity(present, having)
         scores[self._removed.view] = 0.0
         return scores
 
     def _select_holding(self, terms: Iterable[str]) -> NDArray[np.bool_]:
         """Return which documents hold any of some terms, removed ones included."""
-        mask = np.zeros(len(self), dtype=np.bool_)
-        for numbers in self.find_documents(terms).values():
-            mask[numbers] = True
-        return mask
+        return np.bincount(self.find(terms).documents, minlength=len(self)) > 0
 
     def select_marked(self, mark: str) -> NDArray[np.bool_]:
         """Return which documents bear a mark of `speech.find_mark`, removed ones included.
@@ -247,8 +262,10 @@ class LexicalIndex:
 
     def compute_rarities(self, terms: Iterable[str]) -> dict[str, float]:
         """Return how rare each term is that some document has: its inverse document frequency."""
-        counts = {term: len(self._postings[term][0]) for term in terms if term in self._postings}
-        return {
-            term: math.log1p((self._present - count + 0.5) / (count + 0.5))
-            for term, count in counts.items()
-        }
+        counts = {term: len(self._postings[term]) // 2 for term in terms if term in self._postings}
+        return {term: _weigh_rarity(self._present, count) for term, count in counts.items()}
+
+
+def _weigh_rarity(present: int, having: int) -> float:
+    """Return the inverse document frequency of what so many of the documents have."""
+    return math.log1p((present - having + 0.5) / (having + 0.5))
