@@ -434,7 +434,7 @@ def _write_matches(ranking: Ranking, numbers: Collection[int]) -> dict[int, Line
     spans: list[Span] = []
     if not query.settings.cosine_only:
         term_of = {ranking.terms[term]: term for term in lexical.find_documents(ranking.terms)}
-        spans = find_spans(query.text, query.before, query.now_ms or 0) if query.now_ms else []
+        spans = find_spans(query.text, query.before, query.now_ms) if query.now_ms else []
     words = list(term_of)
     places = lexical.find_shared(list(term_of.values()), list(numbers))
     found: dict[int, LineMatch] = {}

@@ -77,11 +77,6 @@ def say():
     return append_lines
 
 
-@pytest.fixture(scope="session")
-def word_embeddings():
-    return WordEmbeddings
-
-
 @pytest.fixture
 def log():
     return InMemoryLog()
