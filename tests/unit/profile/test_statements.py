@@ -134,6 +134,12 @@ def test_an_instruction_for_every_answer_stands(text):
     assert "instructions" in [one.kind for one in read_statements(text, SAID_MS)]
 
 
+def test_an_instruction_has_its_topic_unless_it_counts_on_a_condition():
+    said = ["Answer in French from now on.", "When I ask in French, always answer in French."]
+    slots = [slot for text in [*said, "Please never mention cats."] for _, slot, _ in read(text)]
+    assert slots == ["instruction:language", "", ""]
+
+
 @pytest.mark.parametrize("text", (PASSING + HANDED_OVER + HOSTILE).strip().splitlines())
 def test_what_users_do_not_say_of_themselves_or_do_not_mean_is_no_statement(text):
     assert read(text.replace(" / ", "\n")) == []

@@ -6,7 +6,7 @@ from watched_embedder import WordEmbeddings
 
 from langchain_convmem.recall import RecallSettings
 from langchain_convmem.recall.options import make_query
-from langchain_convmem.recall.ranking import rank, standardize
+from langchain_convmem.recall.ranking import rank
 from langchain_convmem.recall.segments import SegmentTable, SegmentVectors, round_vector
 from langchain_convmem.views.lines import make_dialog_lines
 from langchain_convmem.words.analysis import extract_line_terms
@@ -32,13 +32,6 @@ def rank_all(question, *said):
     vectors.extend([None if text == "paper" else round_vector(embed(text)) for text in texts])
     query = make_query(KEY.owner, question, RecallSettings(), now_ms=NOW_MS)
     return rank(query, table, vectors, lexical, np.array(embed(question), dtype=np.float32))
-
-
-def test_scores_are_distances_from_the_mean_of_those_that_count():
-    scores, counted = np.array([1.0, 2.0, 3.0, 100.0]), np.array([True, True, True, False])
-    assert standardize(scores, counted) == pytest.approx([-(1.5**0.5), 0, 1.5**0.5, 0])
-    assert standardize(scores, counted, least_deviation=2) == pytest.approx([-0.5, 0, 0.5, 0])
-    assert not standardize(scores, scores == 2).any()
 
 
 def test_a_line_takes_of_the_two_on_each_side_the_less_the_longer_it_is():
