@@ -33,12 +33,6 @@ CALL = {"name": "weather", "args": {}, "id": "c1"}
 LATE = PLACEHOLDER_TEXT
 
 
-@pytest.fixture
-def log():
-    with InMemoryLog() as opened:
-        yield opened
-
-
 def say(log, text, *, turn=None, own=None, role=HumanMessage):
     [entry] = log.append(KEY, [make_draft(role(text, id=own), turn_id=turn)])
     return entry
