@@ -60,10 +60,3 @@ def test_a_turn_that_fails_gives_back_what_its_edited_question_took_away(memory)
     for status in ("failed", "cancelled"):
         take_turn(memory, [HumanMessage("How cold?", id="q")], [], status=status)
         assert texts(memory) == ["How warm?", "Ten.", ASKED.text, "Yes."]
-
-
-def test_what_was_said_elsewhere_is_stored_by_turns_that_questions_open(memory):
-    said = [HumanMessage("a"), HumanMessage("b"), AIMessage("c"), HumanMessage("d")]
-    take_turn(memory, [*said, AIMessage("e"), ASKED])
-    ids = [entry.turn_id for entry in memory.log.entries(KEY)]
-    assert [ids.index(one) for one in ids] == [0, 0, 0, 3, 3, 5]
