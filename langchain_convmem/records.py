@@ -8,7 +8,7 @@ may be added to its metadata. Every other value here is derived from entries. Ma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
@@ -379,10 +379,5 @@ class ForgetReceipt:
 
     def __add__(self, later: ForgetReceipt) -> ForgetReceipt:
         """Return what two calls erased; when, says the later one."""
-        return ForgetReceipt(
-            self.entries + later.entries,
-            self.threads + later.threads,
-            self.segments + later.segments,
-            self.documents + later.documents,
-            later.at_ms,
-        )
+        sums = [mine + more for mine, more in zip(astuple(self), astuple(later), strict=True)]
+        return replace(ForgetReceipt(*sums), at_ms=later.at_ms)

@@ -431,8 +431,8 @@ def _write_matches(ranking: Ranking, numbers: Collection[int]) -> dict[int, Line
     query, table, terms = ranking.view.query, ranking.view.table, ranking.view.terms
     counts_words = not query.settings.cosine_only
     term_of = {terms[term]: term for term in ranking.view.held.rarities if counts_words}
-    is_dated = counts_words and query.now_ms is not None
-    spans = find_spans(query.text, query.before, query.now_ms or 0) if is_dated else []
+    now_ms = query.now_ms if counts_words else None
+    spans = find_spans(query.text, query.before, now_ms) if now_ms else []
     shared = ranking.view.held.find_shared(numbers, len(table))
     found: dict[int, LineMatch] = {}
     for number, held in zip(numbers, shared, strict=True):

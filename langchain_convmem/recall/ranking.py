@@ -7,7 +7,6 @@ formula out for all of them, and finds less.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -87,12 +86,6 @@ _MOST_EVIDENCE = 0.7
 _SAME_WORDS = 0.5
 _SAME_MEANING = 1 / 6
 _NEAREST = 8.0
-# What it adds that both say how many there are of what the question asks for: "28-hour contract",
-# "32 hours a week".
-_SAME_UNIT = 0.25
-_COUNTED = re.compile(r"\d[\s-]?([^\W\d_]{2,})")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_UNIT_LETTERS = 4
 # A later statement may replace the leading one from this sum of standard deviations on, of its
 # nearness to that and of a share of its nearness to the question, and leads from the next on, so
 # many at most: the best of the usual number by chance comes nearly as far, of more further.
@@ -535,23 +528,14 @@ def _measure_sameness(view: View, lead: int, others: Sequence[int]) -> list[floa
     numbered = {term for term in of_lead if term.isdigit()}
     rarity = view.held.rarities
     total = sum(rarity[term] for term in of_lead) or 1.0
-    units = _find_beginnings(_COUNTED, view.table.get_text(lead))
-    units &= _find_beginnings(_WORD, view.query.text)
     # Of a few segments some are farther apart than chance: that says nothing against them.
     nearness = standardize(_compare_with(view, lead), view.vectors.present).clip(0.0, _NEAREST)
     found: list[float] = []
     for number, held in zip(others, of_others, strict=True):
         shared = sum(rarity[term] for term in of_lead if term in held)
         said = _SAME_WORDS * shared / total + _SAME_MEANING * float(nearness[number])
-        if units & _find_beginnings(_COUNTED, view.table.get_text(number)):
-            said += _SAME_UNIT
         found.append(said if numbered.issubset(held) else -math.inf)
     return found
-
-
-def _find_beginnings(pattern: re.Pattern[str], text: str) -> set[str]:
-    """Return how words of a text begin, so that hour and hours are the same."""
-    return {word[:_UNIT_LETTERS].casefold() for word in pattern.findall(text)}
 
 
 def _compare_with(view: View, lead: int) -> Scores:

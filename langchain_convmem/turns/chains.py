@@ -194,10 +194,9 @@ def _fill_steps(
     at = next((n for n, one in enumerate(steps) if not isinstance(one, RunnableAssign)), 0)
     model = next((one for one in steps if isinstance(one, BaseLanguageModel)), None)
     first: Any = steps[at]
-    if isinstance(first, StringPromptTemplate) and isinstance(model, BaseChatModel):
-        human = [HumanMessagePromptTemplate(prompt=first)]
-        if _list_variables(first).isdisjoint(before):
-            steps[at] = ChatPromptTemplate(human)
+    is_chat = isinstance(first, StringPromptTemplate) and isinstance(model, BaseChatModel)
+    if is_chat and _list_variables(first).isdisjoint(before):
+        steps[at] = ChatPromptTemplate([HumanMessagePromptTemplate(prompt=first)])
     steps[at] = _fill(steps[at], asked, before)
     places = [n for n, one in enumerate(steps) if isinstance(one, ChatPromptTemplate)]
     maps = [] if places else [n for n, one in enumerate(steps) if _holds_prompt(one)]

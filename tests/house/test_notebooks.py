@@ -9,14 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from notebooks import (
-    COOKBOOK,
-    MOST_BYTES,
-    ROOT,
-    compare_notebooks,
-    is_executed,
-    list_notebooks,
-)
+from notebooks import COOKBOOK, MOST_BYTES, ROOT, compare_notebooks, is_executed, list_notebooks
 
 NAMES = [path.name for path in list_notebooks()]
 

@@ -7,7 +7,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.views.codec import make_draft
 from tests.fuzz.generator import KEY, history
 
-__all__ = ["KEY", "answered", "histories", "messages", "spoken"]
+__all__ = ["KEY", "answered", "histories", "messages", "shown_lines", "spoken"]
 
 histories = st.integers(0, 10**9).map(history)
 messages = histories.map(lambda entries: [one.message for one in entries if one.message]).flatmap(
@@ -30,3 +30,8 @@ def answered(*messages):
     What a turn says that still goes on is shown as it is.
     """
     return spoken(*messages, *([] if isinstance(messages[-1], AIMessage) else [AIMessage("So.")]))
+
+
+def shown_lines(found):
+    """Return the texts of the lines that a recall shows."""
+    return [line.text for block in found.blocks for line in block.lines]

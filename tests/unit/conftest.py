@@ -2,13 +2,19 @@ from pathlib import Path
 
 import pytest
 
-from langchain_convmem import ConversationMemory
+from langchain_convmem import ConversationMemory, InMemoryLog
 
 
 @pytest.fixture
 def memory():
     """A memory; what depends on where entries are kept is the logs' own to test."""
     with ConversationMemory.open(":memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def log():
+    with InMemoryLog() as opened:
         yield opened
 
 

@@ -17,17 +17,7 @@ from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agents import entries, says
 from scripted_chat import at
-from wire_promises import (
-    CALL,
-    ONCE,
-    STREAMED,
-    WAYS,
-    Spot,
-    last_attributes,
-    look,
-    stored,
-    texts,
-)
+from wire_promises import CALL, ONCE, STREAMED, WAYS, Spot, last_attributes, look, stored, texts
 from wire_providers import PROVIDERS
 
 from langchain_convmem.integrations import ConversationMemoryMiddleware

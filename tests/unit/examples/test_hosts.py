@@ -18,9 +18,6 @@ from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart
 from pydantic_ai.models.test import TestModel
 from scripted_chat import ScriptedChatModel
 
-from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.testing import HashEmbeddings
-
 set_tracing_disabled(disabled=True)
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "hosts"
@@ -44,12 +41,6 @@ ANSWER = {
     "status": "completed",
     "content": [{"type": "output_text", "text": "Yes.", "annotations": []}],
 }
-
-
-@pytest.fixture
-def memory():
-    with ConversationMemory(InMemoryLog(), embeddings=HashEmbeddings()) as memory:
-        yield memory
 
 
 @pytest.fixture

@@ -12,13 +12,6 @@ from langchain_convmem import ConversationMemory, InMemoryLog, ids
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.integrations import ConversationStore
 from langchain_convmem.offline import OfflineChatModel
-from langchain_convmem.testing import HashEmbeddings
-
-
-@pytest.fixture
-def memory():
-    with ConversationMemory.open(":memory:", embeddings=HashEmbeddings()) as memory:
-        yield memory
 
 
 @pytest.fixture

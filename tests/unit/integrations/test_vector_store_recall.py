@@ -8,17 +8,12 @@ from vector_stores import FlakyStore, HashedEmbeddings, said
 from langchain_convmem import ConversationMemory, RecallSettings
 from langchain_convmem.errors import ConfigError, LineStoreError
 from langchain_convmem.integrations import VectorStoreRecall
-from langchain_convmem.logs import InMemoryLog, SQLiteLog
+from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 from langchain_convmem.testing import HashEmbeddings
 
 ANA = Owner(user_id="ana")
 HOME, WORK = ThreadKey("ana", "home"), ThreadKey("ana", "work")
-
-
-@pytest.fixture
-def log():
-    return InMemoryLog()
 
 
 @pytest.fixture

@@ -62,6 +62,15 @@ async def test_a_cancelled_append_is_whole_or_not_there(log):
     assert counts[0] == 0
 
 
+def test_what_a_batch_retracts_it_may_say_again(log):
+    said = make_draft(HumanMessage("a", id="m"))
+    [first] = log.append(KEY, [said])
+    undo = Draft(role="control", control=Control((first.id,), "undo"))
+    same, _, again = log.append(KEY, [said, undo, said])
+    assert (same, again.id == first.id) == (first, False)
+    assert list_live_texts(log, KEY) == ["a"]
+
+
 ACTIONS = st.one_of(
     st.tuples(st.just("say"), st.sampled_from([None, "m1", "m2", ""]), st.sampled_from("ab")),
     st.tuples(st.just("retract"), st.integers(0, 30), st.just("")),

@@ -7,17 +7,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.profile.profile import build_profile, format_items, select_items
 
 DAY_MS = 24 * 3_600_000
 START_MS = 1_736_000_000_000  # 4 January 2025
-
-
-@pytest.fixture
-def memory():
-    with ConversationMemory(InMemoryLog()) as opened:
-        yield opened
 
 
 def say(memory, *texts, thread_id="t1", user_id="ana", first_ms=START_MS, **marks):

@@ -3,12 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_convmem.profile.statements import (
-    LANGUAGES,
-    LONGEST_TEXT,
-    get_rules,
-    read_statements,
-)
+from langchain_convmem.profile.statements import LANGUAGES, LONGEST_TEXT, get_rules, read_statements
 
 SAID_MS = 1_742_000_000_000  # Saturday, 15 March 2025
 DAY_MS = 24 * 3_600_000
@@ -132,6 +127,12 @@ Grandma is here already for the fireworks.
 @pytest.mark.parametrize("text", LASTING.strip().splitlines())
 def test_an_instruction_for_every_answer_stands(text):
     assert "instructions" in [one.kind for one in read_statements(text, SAID_MS)]
+
+
+def test_an_instruction_has_its_topic_unless_it_counts_on_a_condition():
+    said = ["Answer in French from now on.", "When I ask in French, always answer in French."]
+    slots = [slot for text in [*said, "Please never mention cats."] for _, slot, _ in read(text)]
+    assert slots == ["instruction:language", "", ""]
 
 
 @pytest.mark.parametrize("text", (PASSING + HANDED_OVER + HOSTILE).strip().splitlines())

@@ -2,7 +2,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from watched_embedder import WordEmbeddings
 
-from langchain_convmem.logs import InMemoryLog, SQLiteLog
+from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import make_draft
 
@@ -75,16 +75,6 @@ def everyday():
 @pytest.fixture(scope="session")
 def say():
     return append_lines
-
-
-@pytest.fixture(scope="session")
-def word_embeddings():
-    return WordEmbeddings
-
-
-@pytest.fixture
-def log():
-    return InMemoryLog()
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ LONG = " ".join(f"Sentence {n} has five words." for n in range(50))
         ("three", {"max_tokens": 17, "budget_window": 2}, [[3]]),
         ("three", {"max_tokens": 3, "budget_window": 2}, []),
         ("two three", {"max_tokens": 200, "budget_window": 0}, [[2, 3]]),
+        ("two three", {"k": 1, "max_tokens": 200, "budget_window": 0}, [[2, 3]]),
         ("four", {"max_tokens": 200, "budget_window": (0, 1)}, [[4, 5]]),
         # Of a number of blocks each comes with its window, on one side perhaps further.
         ("three", {"k": 1, "window": 2}, [[1, 2, 3, 4, 5]]),
@@ -54,6 +55,18 @@ def test_k_blocks_come_back_where_there_are_k_lines(log, say, embedder):
     say(log, NAMES, speakers=("Ana",))
     recall = LineRecall(log, embedder)
     assert [len(recall.recall(ANA, "four", k=k).blocks) for k in (1, 3, 12, 13)] == [1, 3, 12, 12]
+    alone = RecallSettings(window=0)
+    found = recall.recall(ANA, "three four", k=1, ranking=12, settings=alone)
+    assert found.best_rejected == found.matches[1].relevance
+    reasons = [match.why for match in found.matches[:3]]
+    assert reasons == [("meaning", "words: three"), ("meaning", "words: four"), ("neighbours",)]
+
+
+@pytest.mark.parametrize(("skipped", "blocks"), [(49, 1), (50, 0)])
+def test_fifty_lines_in_a_row_that_do_not_fit_end_the_search(log, say, embedder, skipped, blocks):
+    say(log, ["three " * 40] * skipped + ["three four"], speakers=("Ana",))
+    recall = LineRecall(log, embedder, RecallSettings(cosine_only=True, age_in_header=False))
+    assert len(recall.recall(ANA, "three", max_tokens=25, threshold=-1.0).blocks) == blocks
 
 
 # Within a budget, which is the default, all of these lines share one block.
@@ -74,6 +87,8 @@ def test_a_block_is_a_date_and_labelled_lines_and_of_a_long_one_what_fits(log, s
     text = "\n".join(one.text for one in recall.recall(ANA, "heron", max_tokens=160).blocks)
     assert "Ana: heron Sentence 0" in text
     assert text.endswith("[...]")
+    [block] = recall.recall(ANA, "Sentence 25", k=1, settings=RecallSettings(window=0)).blocks
+    assert block.text.count("[...]") == 2
     whole = "\n".join(
         one.text for one in recall.recall(ANA, "heron", max_tokens=10**6, threshold=-1.0).blocks
     )

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from watched_embedder import WordEmbeddings
 
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.recall import LineRecall
@@ -18,9 +19,9 @@ TEXTS = [f"{word} number {n}" for n, word in enumerate(["car", "tree", "dog", "b
 
 
 @pytest.fixture
-def second(word_embeddings):
+def second():
     """Return another embedder."""
-    other = word_embeddings()
+    other = WordEmbeddings()
     other.fingerprint = "words-v2"
     return other
 

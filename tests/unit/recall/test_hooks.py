@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from histories import shown_lines
 from langchain_core.runnables import RunnableLambda
 
 from langchain_convmem.errors import ConfigError
@@ -30,10 +31,6 @@ def recall_with(log, say, embedder):
     return lambda rewriter: LineRecall(log, embedder, NARROW, rewriter=rewriter)
 
 
-def texts(found):
-    return [line.text for block in found.blocks for line in block.lines]
-
-
 def to_paper(question):
     return "paper music"
 
@@ -53,7 +50,7 @@ class Later:
 )
 def test_what_the_rewriter_says_is_asked_instead(recall_with, embedder, rewriter):
     found = recall_with(rewriter=rewriter).recall(ANA, "Where is my car?", k=1)
-    assert (texts(found), found.problems, embedder.asked) == ([TEXTS[4]], (), ["paper music"])
+    assert (shown_lines(found), found.problems, embedder.asked) == ([TEXTS[4]], (), ["paper music"])
     assert "words: paper, music" in found.matches[0].why
 
 
@@ -69,7 +66,7 @@ def test_what_the_rewriter_says_is_asked_instead(recall_with, embedder, rewriter
 )
 async def test_a_rewriter_may_be_plain_or_asynchronous_where_the_recall_is(recall_with, rewriter):
     found = await recall_with(rewriter=rewriter).arecall(ANA, "Where is my car?", k=1)
-    assert (texts(found), found.problems) == ([TEXTS[4]], ())
+    assert (shown_lines(found), found.problems) == ([TEXTS[4]], ())
 
 
 def failing(_):
@@ -90,7 +87,7 @@ def test_where_the_rewriter_fails_the_question_itself_is_asked(
     recall_with, embedder, rewriter, problem
 ):
     found = recall_with(rewriter=rewriter).recall(ANA, "car", k=1)
-    assert texts(found) == [TEXTS[0]]
+    assert shown_lines(found) == [TEXTS[0]]
     assert embedder.asked == ["car"]
     [said] = found.problems
     assert "the question is asked as it is" in said

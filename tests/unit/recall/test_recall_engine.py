@@ -5,7 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
+from histories import shown_lines
 from langchain_core.messages import HumanMessage
+from watched_embedder import WordEmbeddings
 
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog
@@ -40,10 +42,6 @@ def value(found):
         )
         for block in found.blocks
     ]
-
-
-def texts(found):
-    return [line.text for block in found.blocks for line in block.lines]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +86,7 @@ def test_retracted_lines_are_gone_and_come_back_when_the_retraction_is_retracted
     recall = LineRecall(log, embedder)
     before = value(recall.recall(ANA, "car floor"))
     undo = retract(log, entries[0], entries[1])
-    assert not {TEXTS[0], TEXTS[1]} & set(texts(recall.recall(ANA, "car floor")))
+    assert not {TEXTS[0], TEXTS[1]} & set(shown_lines(recall.recall(ANA, "car floor")))
     retract(log, undo)
     assert value(recall.recall(ANA, "car floor")) == before
 
@@ -99,10 +97,10 @@ def test_what_the_log_forgot_is_forgotten(log, say, embedder):
     recall = LineRecall(log, embedder)
     recall.recall(ANA, "car")
     log.forget(ThreadKey("ana", "t"), [entries[0].id])
-    assert TEXTS[0] not in texts(recall.recall(ANA, "car"))
+    assert TEXTS[0] not in shown_lines(recall.recall(ANA, "car"))
     log.forget(ANA)
     assert recall.recall(ANA, "car").blocks == ()
-    assert texts(recall.recall(Owner(user_id="bo"), "car")) == ["bo's car"]
+    assert shown_lines(recall.recall(Owner(user_id="bo"), "car")) == ["bo's car"]
 
 
 def test_the_segments_in_memory_are_limited_and_who_was_not_asked_for_leaves_first(say, embedder):
@@ -124,14 +122,14 @@ def test_the_segments_in_memory_are_limited_and_who_was_not_asked_for_leaves_fir
 
 
 def test_a_cold_start_neither_embeds_nor_analyses_and_answers_the_same(
-    sqlite_log, say, word_embeddings, monkeypatch
+    sqlite_log, say, monkeypatch
 ):
     say(sqlite_log, [*TEXTS, "A long line about a car. " * 40])
-    first = word_embeddings()
+    first = WordEmbeddings()
     warm = LineRecall(sqlite_log, first).recall(ANA, "car floor", k=3)
     analysed = []
     monkeypatch.setattr(owner_index, "extract_line_terms", lambda *said: analysed.append(said))
-    second = word_embeddings()
+    second = WordEmbeddings()
     cold = LineRecall(sqlite_log, second).recall(ANA, "car floor", k=3)
     assert first.embedded
     assert (second.embedded, analysed) == ([], [])
@@ -190,7 +188,7 @@ def test_a_log_that_cannot_be_read_raises_and_is_read_on_later(say, embedder):
     with pytest.raises(LogUnavailableError):
         recall.recall(ANA, "car")
     log.broken = False
-    assert texts(recall.recall(ANA, "car"))
+    assert shown_lines(recall.recall(ANA, "car"))
     assert sorted(embedder.embedded) == sorted(TEXTS)
 
 
@@ -294,6 +292,9 @@ def test_headers_tell_how_long_ago_a_block_was_said(log):
     }
     assert headers(-1) == "[2023-11-20]"
     assert headers(7, RecallSettings(age_in_header=False)) == "[2023-11-20]"
+    odd = HumanMessage("We had tea", additional_kwargs={"timestamp": 10**17})
+    log.append(ThreadKey("ana", "t"), [make_draft(odd)])
+    assert recall.recall(ANA, "tea", k=1).blocks[0].text.startswith("[undated]\n")
 
 
 async def test_a_recall_needs_no_thread_of_the_loops_own_executor():

@@ -3,6 +3,7 @@ from contextlib import closing
 
 import pytest
 from langchain_core.messages import HumanMessage
+from watched_embedder import WordEmbeddings
 
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.logs import SQLiteLog
@@ -143,8 +144,8 @@ def test_who_does_not_know_the_key_writes_no_memory(path):
         assert log.found[-1] is None
 
 
-def test_lines_that_wait_for_their_vectors_are_not_saved(path, word_embeddings):
-    embedder = word_embeddings()
+def test_lines_that_wait_for_their_vectors_are_not_saved(path):
+    embedder = WordEmbeddings()
     embedder.failing = ConnectionError("down")
     with SQLiteLog(path) as log:
         log.append(ThreadKey("ana", "t"), [make_draft(HumanMessage(text)) for text in TEXTS])

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from histories import shown_lines
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
 
@@ -28,10 +29,6 @@ def recall_of(chat, everyday):
         return LineRecall(log, embeddings, RecallSettings(**settings))
 
     return make
-
-
-def lines(found):
-    return [line.text for block in found.blocks for line in block.lines]
 
 
 def ranked(recall, question):
@@ -84,7 +81,7 @@ def test_the_later_of_two_statements_leads_and_the_other_is_called_older(
 def test_of_three_statements_each_comes_before_those_said_earlier(recall_of):
     said = [NEW, "My phone number is 555 4321.", OLD]
     found = recall_of(*[(text, None) for text in said]).recall(ANA, QUESTION)
-    assert [text for text in lines(found) if text in said] == said[::-1]
+    assert [text for text in shown_lines(found) if text in said] == said[::-1]
     assert older_lines(found) == said[1::-1]
 
 
@@ -133,7 +130,7 @@ def test_the_stated_fact_leads_however_often_it_was_asked_for(recall_of, times, 
     assert found.matches[0].line.text == FACT
     assert FACT in [line.text for line in found.blocks[0].lines]
     if "max_tokens" in limits:  # they take no room while there is a statement
-        assert {ASKED, KNOWS_NOTHING}.isdisjoint(lines(found))
+        assert {ASKED, KNOWS_NOTHING}.isdisjoint(shown_lines(found))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +156,7 @@ SAME = [FACT, f"  {FACT}", FACT.upper(), FACT.replace(" ", "\n", 1)]
 @pytest.mark.parametrize("max_tokens", [60, 300, 1000])
 def test_equal_lines_are_shown_once_within_a_budget(recall_of, max_tokens):
     recall = recall_of(*[(text, None) for text in SAME])
-    shown = lines(recall.recall(ANA, ASKED, max_tokens=max_tokens))
+    shown = shown_lines(recall.recall(ANA, ASKED, max_tokens=max_tokens))
     assert len([text for text in shown if text in SAME]) == 1
 
 

@@ -49,12 +49,6 @@ def add(log, text, *, first, days=None, cites=None, level=0):
     return log.append(KEY, [draft])[0]
 
 
-@pytest.fixture
-def log():
-    with InMemoryLog() as log:
-        yield log
-
-
 def frontier(log):
     return find_frontier(find_live_entries(log.entries(KEY)))
 

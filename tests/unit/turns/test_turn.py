@@ -24,8 +24,8 @@ def test_no_log_is_taken_for_an_earlier_one_that_is_gone():
     assert len(places) == 50
 
 
-def test_what_stays_of_an_attempt_is_not_taken_back(memory):
-    first = AIMessage("Let me see.", id="r1")
+def take_turn(memory, messages, *replies, status="done"):
+    """Begin a turn, and end it with what a model answered, once or in several attempts."""
     turn = Turn(
         memory=get_turn_memory(memory),
         key=KEY,
@@ -33,12 +33,30 @@ def test_what_stays_of_an_attempt_is_not_taken_back(memory):
         shape=ChainShape.from_chain(ScriptedChatModel(replies=["Unused."])),
         trace=TurnTrace(ensure_config()),
     )
-    turn.begin([ASKED])
-    turn.finish([first, AIMessage("Two.", id="r2")])
+    turn.begin(messages)
+    for reply in replies:
+        turn.finish(reply, status)
+    return turn
+
+
+def test_what_stays_of_an_attempt_is_not_taken_back_and_what_tells_of_the_rest_is(memory):
+    first = AIMessage("Let me see.", id="r1")
+    turn = take_turn(memory, [ASKED], [first, AIMessage("Two.", id="r2")])
     two = memory.log.entries(KEY)[-1].id
+    history = memory.history("t", user_id="ana")
+    summary = history.add_summary("It is two.", history.summary_window())
     turn.finish([first, AIMessage("Three.", id="r3")])
     turn.finish([first, AIMessage("Three.", id="r3")])
     *_, control, three = memory.log.entries(KEY)
-    assert (control.control.retracts, control.control.reason) == ((two,), "replaced")
+    told = (two, summary.id)
+    assert (control.control.retracts, control.control.reason) == (told, "replaced")
     assert texts(memory) == [ASKED.text, "Let me see.\nThree."]
     assert three.metadata.timing["llmEnd"]
+
+
+def test_a_turn_that_fails_gives_back_what_its_edited_question_took_away(memory):
+    take_turn(memory, [HumanMessage("How warm?", id="q")], [AIMessage("Ten.")])
+    take_turn(memory, [ASKED], [AIMessage("Yes.")])
+    for status in ("failed", "cancelled"):
+        take_turn(memory, [HumanMessage("How cold?", id="q")], [], status=status)
+        assert texts(memory) == ["How warm?", "Ten.", ASKED.text, "Yes."]

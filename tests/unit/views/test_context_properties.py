@@ -11,12 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.testing.log_contract import (
-    are_identical,
-    read_backwards,
-    retract,
-    say_all,
-)
+from langchain_convmem.testing.log_contract import are_identical, read_backwards, retract, say_all
 from langchain_convmem.views.context import LiveReach, build_context
 from langchain_convmem.views.messages import count_tokens
 from langchain_convmem.views.providers import PROVIDERS

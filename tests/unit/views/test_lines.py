@@ -105,6 +105,15 @@ def test_a_cut_reply_keeps_all_that_is_known_of_it():
     assert reply.content == REPLY
 
 
+def test_blocks_are_cut_where_their_texts_together_were_heard_and_others_stay():
+    image, text = {"type": "image", "url": "x", "text": "a caption"}, {"type": "text", "id": "t"}
+    reply = AIMessage(["One. ", image, {**text, "text": "Two, three."}, "Four."])
+    heard = cut_to_heard(reply, len("One. Two"))
+    assert heard.content == ["One. ", image, {**text, "text": "Two"}]
+    reply.tool_calls = [{"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}]
+    assert cut_to_heard(reply, 0).content == [image]
+
+
 def test_a_line_says_who_said_what_when_and_where():
     beside = {"timestamp": "1970-01-01T00:00:07Z", "session": 4}
     said = HumanMessage("Behind the harbour.", id="h1", name="Ana", additional_kwargs=beside)

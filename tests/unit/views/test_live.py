@@ -23,20 +23,10 @@ from langchain_convmem.views.live import (
     has_calls,
     is_blank,
 )
-from langchain_convmem.views.summaries import (
-    build_summary_tree,
-    format_summary,
-    make_summary_draft,
-)
+from langchain_convmem.views.summaries import build_summary_tree, format_summary, make_summary_draft
 
 CALL = {"name": "weather", "args": {}, "id": "c1"}
 LATE = PLACEHOLDER_TEXT
-
-
-@pytest.fixture
-def log():
-    with InMemoryLog() as opened:
-        yield opened
 
 
 def say(log, text, *, turn=None, own=None, role=HumanMessage):

@@ -3,17 +3,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 import pytest
-from graphs import (
-    Crash,
-    CrashingLog,
-    answer_of,
-    echo,
-    graph_of,
-    messages_of,
-    says,
-    shown,
-    spoken,
-)
+from graphs import Crash, CrashingLog, answer_of, echo, graph_of, messages_of, says, shown, spoken
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
