@@ -53,7 +53,7 @@ class TurnOptions:
     Attributes:
         recall: Whether to recall lines from earlier conversations.
         recall_tokens: Budget for recalled text. If this and `recall_k` are None, the recall
-            settings apply, which are 1,000 tokens by default.
+            settings apply, which are 1,000 tokens by default; at most half of `context_tokens`.
         recall_k: Number of blocks to recall instead.
         history_tokens: Budget for earlier messages of the thread; None means no limit. Whole
             exchanges are left out, oldest first; the current turn does not count.

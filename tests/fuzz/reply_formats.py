@@ -11,7 +11,6 @@ anything that was misread.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 from os.path import commonprefix
@@ -92,13 +91,11 @@ def _common(prompt: str, whole: str) -> int:
 
 def main() -> int:
     """Run and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.reply_formats", description=__doc__)
-    parser.add_argument("--cache", type=Path, default=Path("build/templates"))
-    options = parser.parse_args()
-    options.cache.mkdir(parents=True, exist_ok=True)
+    cache = Path("build/templates")
+    cache.mkdir(parents=True, exist_ok=True)
     ours = {f"our {name}": source for name, source in builtin_templates().items()}
     misread = 0
-    for name, source in {**ours, **real_templates(options.cache)}.items():
+    for name, source in {**ours, **real_templates(cache)}.items():
         if name.startswith("muse"):
             continue
         form, outcomes = read_back(source)

@@ -64,6 +64,13 @@ def test_a_thread_is_compacted_before_the_profile_crowds_out_what_no_summary_cov
     assert not any(LEFT_OUT_TEXT in str(seen) for seen in replies.seen)
 
 
+def test_recalled_lines_leave_half_of_a_small_window(caplog):
+    caplog.set_level("INFO", logger="langchain_convmem")
+    with ConversationMemory(InMemoryLog(), summarizer=ExtractiveSummarizer()) as memory:
+        memory.wrap(model(), context_tokens=1500)
+    assert "a budget of 600 tokens" in caplog.text, "and the profile 150"
+
+
 def test_between_compactions_what_a_model_reads_begins_alike(memory):
     memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     chat_model = model()

@@ -292,6 +292,28 @@ def test_what_is_not_a_chain_is_refused_when_it_is_wrapped(memory, inner, why):
         memory.wrap(inner)
 
 
+def test_no_step_before_a_prompt_takes_the_profile_from_it(memory):
+    memory.add_messages(["I am allergic to peanuts."], thread_id="earlier", user_id="ana")
+    model = ScriptedChatModel(replies=["Nuts."])
+    parts = [("system", "S."), ("placeholder", "{history}"), ("human", "{input}")]
+    asks = ChatPromptTemplate(parts) | model
+    trimmed = RunnablePassthrough.assign(history=lambda _: [], beside=asks)
+    wrapped = memory.wrap(trimmed | RunnablePassthrough.assign(answer=asks))
+    assert wrapped.invoke({"input": "What to avoid?"}, at())["input"] == "What to avoid?"
+    beside, own = model.seen
+    assert [[one.type for one in seen] for seen in (beside, own)] == [["system", "human"]] * 2
+    assert (beside[0].text, own[0].text.count("peanuts")) == ("S.", 1)
+
+
+def test_what_the_application_names_like_the_memory_is_its_own(memory):
+    own, model = ("system", "{history}, {summary}, {messages}"), ScriptedChatModel(replies=["Yes."])
+    parts = [own, ("placeholder", "{chat_history}"), ("human", "{question}")]
+    names = {"input_messages_key": "question", "history_messages_key": "chat_history"}
+    given = {"question": "Hi", "history": "asthma", "summary": "a sale", "messages": "5"}
+    memory.wrap(ChatPromptTemplate(parts) | model, **names).invoke(given, at())
+    assert model.seen[0][0].text == "asthma, a sale, 5"
+
+
 def test_a_reply_of_langchains_cache_is_stored(memory):
     model = FakeListChatModel(responses=["Arr."], cache=InMemoryCache())
     wrapped = memory.wrap(model, recall=False)

@@ -176,6 +176,16 @@ def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
     assert "By train?" in spoken(memory), "the log keeps it"
 
 
+def test_a_branch_is_left_also_by_a_state_that_holds_one_turn(memory, saver, numbered):
+    short = {"keep_state": "turn", "checkpointer": saver, "recall": False}
+    graph = create_memory_graph(memory, numbered, **short)
+    chat(graph, "one", "two", "three")
+    ends = [one.config["configurable"] for one in graph.get_state_history(at()) if not one.next]
+    for text, end in (("other", ends[1]), ("four", ends[0])):
+        graph.invoke(says(text), {"configurable": {**end, "user_id": "ana"}})
+    assert shown(memory)[::2] == ["one", "two", "three", "four"]
+
+
 def test_a_turn_beside_an_earlier_state_takes_nothing_back(memory, numbered):
     """Two runs begin with one state; the second finds the first one's turn in the log."""
     graph = create_memory_graph(memory, numbered, recall=False, checkpointer=InMemorySaver())
