@@ -207,13 +207,7 @@ class StateDiff:
         """
         context, answered = self.context, {e.turn_id for e in self.entries if e.role == "assistant"}
         is_told = returns or context.since is not None
-        marks = {one.message_id: read_mark(one) for one in self.entries}
         roots: set[str | None] = set(ids)
-        for name in ids:  # what came before the state's messages, which it need not hold
-            mark = marks.get(name)
-            while mark and mark.after and mark.after not in roots:
-                roots.add(mark.after)
-                mark = marks.get(mark.after)
         if last is None:
             if context.since is None or context.level or context.is_sent:
                 return ()
@@ -222,6 +216,10 @@ class StateDiff:
             if last.role == "user" or context.is_sent:
                 return ()
             roots = {last.message_id}
+        else:  # what came before the state's messages, too, which it need not hold
+            for entry in reversed(self.entries):
+                mark = read_mark(entry) if entry.message_id in roots else None
+                roots.update([mark.after] if mark and mark.after else ())
 
         def is_left(entry: Entry, mark: Mark) -> bool:
             if is_told:
