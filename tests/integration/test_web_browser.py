@@ -269,7 +269,7 @@ def test_panels_and_dialogs_are_accessible(chat, furnished, width, dark):
         for item in (
             "Settings",
             "Summaries",
-            "What is known",
+            "Your profile",
             "Rename",
             "Forget this conversation",
         ):
