@@ -324,13 +324,13 @@ def _find_asked(view: Context, own: Sequence[Entry]) -> int | None:
     said = {entry.message_id: entry for entry in own if entry.role == "user"}
     if not said:
         return None
-    spoken = [
-        number
-        for number, one in enumerate(view.messages)
-        if isinstance(one, HumanMessage) and one.additional_kwargs.get("source") != SUMMARY_SOURCE
-    ]
-    last = spoken[-1] if spoken else None
-    asked = next((number for number in spoken if view.messages[number].id in said), last)
+    asked = None
+    for number in reversed(range(len(view.messages))):
+        one = view.messages[number]
+        if isinstance(one, HumanMessage) and one.additional_kwargs.get("source") != SUMMARY_SOURCE:
+            asked = number if asked is None or one.id in said else asked
+            if one.id in said:
+                break
     message = next(iter(said.values())).message
     if asked is not None and len(said) == 1 and isinstance(message, HumanMessage):
         shown = view.messages[asked]
@@ -605,18 +605,17 @@ def list_earlier_entries(entries: Sequence[Entry], mine: Entry | None) -> list[E
     if mine is None:
         return list(entries)
     start = find_turn_start(entries, mine)
-    began: dict[str, int] = {}
-    earlier: list[Entry] = []
-    for entry in entries:
-        first = began.setdefault(entry.turn_id, entry.position)
-        if entry.role == "summary":
+    begun = {entry.turn_id for entry in entries if entry.position < start}
+    return [
+        entry
+        for entry in entries
+        if (
+            entry.turn_id in begun or entry.control is not None
+            if entry.role != "summary"
             # It may come while the turn is under way: what it covers is not read any more.
-            is_earlier = entry.cover is None or all(last < start for _, last in entry.cover.ranges)
-        else:
-            is_earlier = first < start or entry.control is not None
-        if is_earlier:
-            earlier.append(entry)
-    return earlier
+            else entry.cover is None or all(last < start for _, last in entry.cover.ranges)
+        )
+    ]
 
 
 def _lacks_summary(turn: TurnEntries, thread: LiveThread) -> bool:

@@ -265,17 +265,15 @@ def copy_detached(message: M, shared: Collection[str] = (), **update: Any) -> M:
         update: Fields that differ, as for `model_copy`.
     """
     # What `model_copy(deep=True)` does, in a tenth of the time.
-    fields = message.__dict__ | update
+    fields, put = message.__dict__ | update, object.__setattr__
     for name, value in fields.items():
         if value is not None and type(value) is not str and name not in shared:
             fields[name] = _copy_value(value)
-    twin = object.__new__(type(message))
-    object.__setattr__(twin, "__dict__", fields)
-    object.__setattr__(twin, "__pydantic_extra__", _copy_value(message.__pydantic_extra__))
-    object.__setattr__(
-        twin, "__pydantic_fields_set__", message.__pydantic_fields_set__ | update.keys()
-    )
-    object.__setattr__(twin, "__pydantic_private__", _copy_value(message.__pydantic_private__))
+    twin, private = object.__new__(type(message)), message.__pydantic_private__
+    put(twin, "__dict__", fields)
+    put(twin, "__pydantic_extra__", _copy_value(message.__pydantic_extra__))
+    put(twin, "__pydantic_fields_set__", message.__pydantic_fields_set__.union(update))
+    put(twin, "__pydantic_private__", None if private is None else _copy_value(private))
     return twin
 
 

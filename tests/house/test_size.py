@@ -62,8 +62,8 @@ CEILINGS = {
 }
 
 NOT_YET: dict[str, int] = {
-    "room: turns": 4_783,
-    "package": 35_187,
+    "room: turns": 4_782,
+    "package": 35_186,
     "files of the package": 160,
 }
 """What is still above its ceiling, and what it may have until it is within."""
