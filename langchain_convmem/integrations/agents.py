@@ -182,7 +182,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         # Between two runs the application removes messages; around the calls of the model, other
         # middleware keeps the state small, and what it takes out stays in the views.
         held = [str(one.id) for one in state["messages"]]
-        return {NOTE_KEY: {**turn.note, "held": held if self.keep_state == "all" else []}}
+        return {NOTE_KEY: {**turn.note, "held": held}} if self.keep_state == "all" else None
 
     def _settle(self, state: RememberedState, run: StateRun) -> None:
         """Compact the thread after a turn of which anything is stored, if that is due."""

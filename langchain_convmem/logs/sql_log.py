@@ -149,7 +149,7 @@ class SqlLog(kit.StoredLog):
         check_key(stored, self._signer.key_id, "the log")
 
     def _decode_named(self, user_id: str | None, thread_id: str, columns: Sequence[Any]) -> Entry:
-        # By two texts, whose hashes are known, an entry is found in half the time.
+        # A turn looks up each entry of its thread, and texts are hashed faster than keys.
         return self._decode(ThreadKey(user_id, thread_id), columns)
 
     def _decode(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:

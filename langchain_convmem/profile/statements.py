@@ -93,7 +93,7 @@ def read_statements(text: str, said_ms: int = 0) -> list[Statement]:
     """
     if len(text) > LONGEST_TEXT or is_courtesy(text):
         return []
-    known = (get_rules(language) for language in _list_languages(text))
+    known = map(get_rules, dict.fromkeys(_list_languages(text)))
     readers = (_SentenceReader(text, said_ms, rules) for rules in known if rules is not _NO_RULES)
     return next(filter(None, (list(reader.read()) for reader in readers)), [])
 

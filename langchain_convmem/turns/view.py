@@ -441,7 +441,7 @@ class ModelContext:
         }
         payload = {
             **own,
-            **(extra or {}),  # names of the application's own are its own, but where messages go
+            **(extra or {}),  # the application's own values win, except in place of messages
             **{name: own[name] for name in own if name in shape.places},
             history_key or "history": history,
             **dict.fromkeys(names, told),

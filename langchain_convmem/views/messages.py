@@ -264,7 +264,7 @@ def copy_detached(message: M, shared: Collection[str] = (), **update: Any) -> M:
         shared: Names of fields whose values are not copied.
         update: Fields that differ, as for `model_copy`.
     """
-    # What `model_copy(deep=True)` does, in a tenth of the time.
+    # What `model_copy(deep=True)` does, in a third of the time.
     fields, put = message.__dict__ | update, object.__setattr__
     for name, value in fields.items():
         if value is not None and type(value) is not str and name not in shared:
