@@ -104,8 +104,8 @@ def import_files(
                 problems = memory.refresh(user_id=user, progress=add_stage("embedding"))
         except (KeyboardInterrupt, LogError):
             terminal.note(
-                "the import stopped before its end: what it wrote stays, and is found by its "
-                "words; the same import again goes on from there"
+                "the import stopped early; what it has written is stored and can be found by its "
+                "words. Run the same import again to continue"
             )
             raise
     for problem in problems:

@@ -416,9 +416,9 @@ def _make_error(place: str, error: sqlite3.DatabaseError) -> LogError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if isinstance(error, sqlite3.ProgrammingError):
         return LogError(f"{log} was closed in a transaction, as by a fork: nothing is written")
-    way = "'convmem db restore BACKUP' replaces it, and keeps what can be read with --fetch"
+    way = "'convmem db restore BACKUP' replaces it; --fetch keeps what can still be read"
     if code == sqlite3.SQLITE_NOTADB:
-        return LogError(f"{place} is no SQLite database; name another file; if it was one, {way}")
+        return LogError(f"{place} is not a SQLite database; use another file. If it was one, {way}")
     if code == sqlite3.SQLITE_CORRUPT:
         return LogError(f"{log} is damaged: {error}; {way}")
     if code == sqlite3.SQLITE_FULL:
@@ -460,7 +460,7 @@ def _check_path(name: str) -> Path:
 
 def _may_write(path: Path) -> bool:
     if not path.exists() and not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"{path.parent} may not be written; name a file elsewhere")
+        raise ConfigError(f"{path.parent} is not writable; use a file elsewhere")
     return all(os.access(one, os.W_OK) for one in (path.parent, path) if one.exists())
 
 

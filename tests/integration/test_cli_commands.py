@@ -231,4 +231,4 @@ def test_ctrl_c_in_an_import_says_that_it_can_go_on(convmem, weeks, monkeypatch,
     code, out, err = convmem("import", weeks)
     assert (code, len(out.splitlines()), len(err.splitlines())) == (130, bool(said), 1)
     assert said in out
-    assert "the same import again goes on from there" in err
+    assert "Run the same import again to continue" in err

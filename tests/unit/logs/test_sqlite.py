@@ -90,7 +90,7 @@ def test_a_database_of_another_program_is_refused_and_left_alone(path, script):
 
 def test_a_file_that_is_no_database_is_refused_by_name(path):
     path.write_bytes(b"Dear diary, " * 100)
-    with pytest.raises(LogError, match=r"log\.db is no SQLite.*restore BACKUP") as caught:
+    with pytest.raises(LogError, match=r"log\.db is not a SQLite.*restore BACKUP") as caught:
         SQLiteLog(path)
     assert not isinstance(caught.value, LogUnavailableError)
     assert path.read_bytes().startswith(b"Dear diary")
@@ -416,6 +416,6 @@ def test_a_file_without_the_right_to_write_is_read(protected):
         if not os.access(protected.parent, os.W_OK):
             with pytest.raises(ConfigError, match="put the copy elsewhere"):
                 log.backup(protected.with_name("copy.db"))
-            with pytest.raises(ConfigError, match="may not be written; name a file elsewhere"):
+            with pytest.raises(ConfigError, match="is not writable; use a file elsewhere"):
                 SQLiteLog(protected.with_name("new.db"))
     assert read_files(protected) == before
