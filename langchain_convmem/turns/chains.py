@@ -71,6 +71,7 @@ class ChainShape:
         takes_text: Whether its first steps take what the user says, as text, and nothing else.
         shows_recalled: Whether its prompt adds recalled lines to that text, and the thread's system
             messages to its own.
+        has_other_ways: Whether a call may get around that prompt, as in a branch.
         provider: Whose rules the messages must keep.
         is_fixed: Whether it is the same for every call.
         model: What its chat models say of themselves.
@@ -83,6 +84,7 @@ class ChainShape:
     places: frozenset[str] = frozenset()
     takes_text: bool = False
     shows_recalled: bool = False
+    has_other_ways: bool = False
 
     @classmethod
     def from_chain(
@@ -118,6 +120,7 @@ class ChainShape:
             frozenset(name for one in prompts for name in _list_places(one)),
             slots is not None and _takes_text(_find_first(chosen)),
             any(isinstance(one, MemoryPrompt) for one in prompts),
+            any(isinstance(one, RunnableBranch | RunnableWithFallbacks) for one in parts),
         )
 
 
@@ -306,8 +309,8 @@ def _finish(value: Any, said: Sequence[BaseMessage], config: RunnableConfig | No
         said: What the user says, if its variables show no more than its text.
         config: What carries the thread's system messages.
     """
-    messages, carried = value.to_messages(), _get_carried(config)
-    framing = () if carried is None else carried.framing
+    framing = list(carried.framing) if (carried := _get_carried(config)) else []
+    messages = [one for one in value.to_messages() if one not in framing]
     if not messages or not isinstance(messages[0], SystemMessage):
         messages = [*framing, *messages]
     else:

@@ -423,7 +423,10 @@ class ModelContext:
         at = len(given)
         if self.asked is not None:
             at = self.asked + len(given) - len(self.view.messages)
-        framing, history = _split_framing(given[:at], splits=shape.shows_recalled)
+        leading = takewhile(lambda one: isinstance(one, SystemMessage), given[:at])
+        framing = MessageList(leading if shape.shows_recalled else ())
+        start = 0 if shape.has_other_ways else len(framing)
+        history = MessageList(given[start:at])
         whole = self._add_lines() if self.recalled else given
         said, shown = MessageList(given[at:]), self._find_text()
         names = ["input", *([said_key] if said_key else ())]
@@ -436,7 +439,7 @@ class ModelContext:
         own = {
             "recalled": MessageList(recalled if self.recalled else ()),
             "summary": format_summary_text(self.turn.entries, is_cut=self.view.is_cut),
-            "messages": _split_framing(whole, splits=shape.shows_recalled)[1],
+            "messages": MessageList(whole[start:]),
             "history": history,
         }
         payload = {
@@ -469,14 +472,6 @@ class ModelContext:
             "opened": sum(len(one.sentences) for one in self.opened),
             "profile": len(self.profile.items),
         }
-
-
-def _split_framing(
-    messages: Sequence[BaseMessage], *, splits: bool
-) -> tuple[MessageList, MessageList]:
-    """Return the first system messages, if the prompt adds these itself, and what follows them."""
-    framing = list(takewhile(lambda one: splits and isinstance(one, SystemMessage), messages))
-    return MessageList(framing), MessageList(messages[len(framing) :])
 
 
 def note_recalled(context: ModelContext, count: TextCounter) -> dict[str, Any]:

@@ -266,13 +266,7 @@ def test_panels_and_dialogs_are_accessible(chat, furnished, width, dark):
         page.locator("#panel .block").first.wait_for()
         assert find_violations(page) == []
         page.keyboard.press("Escape")
-        for item in (
-            "Settings",
-            "Summaries",
-            "Your profile",
-            "Rename",
-            "Forget this conversation",
-        ):
+        for item in ("Settings", "Summaries", "Your profile", "Rename", "Forget this conversation"):
             page.locator(".menu summary").click()
             assert find_violations(page) == []
             page.locator(".menu-items button", has_text=item).click()

@@ -303,6 +303,9 @@ def test_no_step_before_a_prompt_takes_the_profile_from_it(memory):
     beside, own = model.seen
     assert [[one.type for one in seen] for seen in (beside, own)] == [["system", "human"]] * 2
     assert (beside[0].text, own[0].text.count("peanuts")) == ("S.", 1)
+    function = RunnableLambda(lambda given: given["history"][0].text)
+    told = memory.wrap(RunnableBranch((bool, function), asks)).invoke({"input": "So?"}, at())
+    assert "peanuts" in told, "what gets around the prompt"
 
 
 def test_what_the_application_names_like_the_memory_is_its_own(memory):
