@@ -136,7 +136,7 @@ def _take_keys(
 
 # -- What of a list is new ----------------------------------------------------------------------
 _COMPARED = 200
-"""So many of the latest messages of the user are compared, in the thread and in the list."""
+"""With so many of the user's latest messages in the thread a list is compared."""
 
 StoredForm: TypeAlias = Callable[[BaseMessage], BaseMessage | None]
 """Returns what the thread stores of a message; None if nothing."""
@@ -172,10 +172,10 @@ def join_thread(
     if thread.floor and own and log.find(thread.key, [own]):
         thread = read_all(log, thread)
     joined = join(thread.entries, said, stored_form=stored_form)
-    if joined.is_certain or not thread.floor:
-        return thread, joined
-    thread = read_all(log, thread)
-    return thread, join(thread.entries, said, stored_form=stored_form)
+    if thread.floor and not joined.is_certain:
+        thread = read_all(log, thread)
+        joined = join(thread.entries, said, stored_form=stored_form)
+    return thread, joined
 
 
 def join(
@@ -200,8 +200,8 @@ def join(
     while live and INTERRUPTED in live[-1].metadata.attributes:
         live.pop()  # what is asked again is answered in its place
     last, is_asked = said[-1], get_role(said[-1]) == "user"
-    named = _find_named(live, last.id) if is_asked and last.id else None
-    if named is not None:
+    named = next((one for one in live if last.id in (one.message_id, one.id)), None)
+    if is_asked and named is not None and named.role == "user":
         is_same = _fold(named.message) == _fold(stored_form(last) or last)
         return Joined(again=named) if is_same else Joined([last], replaces=named)
     if is_asked and len(said) == 1 and not (live and live[-1].role == "user"):
@@ -210,67 +210,49 @@ def join(
     forms = [stored_form(message) for message in said]
     if is_asked:
         forms[-1] = forms[-1] or last  # compared, also where it is not stored
-    told = [n for n, form in enumerate(forms) if form is not None and _is_user(form)][-_COMPARED:]
+    latest = next((entry for entry in reversed(live) if entry.role == "user"), None)
+    anchor, rest, is_certain = _find_last_known(entries, said, forms)
+    if anchor is None:
+        anchor = latest
+    elif rest == len(said) and live[-1:] == [anchor]:
+        return Joined(again=anchor, is_certain=is_certain)
+    elif rest == len(said):  # asked anew, with results that open calls wait for
+        anchor, rest = latest, rest - 1 - len(find_results(said[:-1]))
+    return Joined(
+        _list_new(entries, live, anchor, said[rest:], forms[rest:]), None, None, is_certain
+    )
+
+
+def _find_last_known(
+    entries: Sequence[Entry], said: Sequence[BaseMessage], forms: Sequence[BaseMessage | None]
+) -> tuple[Entry | None, int, bool]:
+    """Find the last of the user's messages that the thread has, in its order.
+
+    Returns:
+        Its entry, the number of what follows the message, and whether the thread has all of the
+        user's messages but the last, so that an older part of it could not change this.
+    """
     users = [entry for entry in entries if entry.role == "user"][-_COMPARED:]
     texts = [_fold(entry.message) for entry in users]
-    matches = [_match(users, texts, said[number].id, _fold(forms[number])) for number in told]
-    counts = _count_common(matches, len(users))
-    is_certain = counts[-2:-1] in ([], [len(told) - 1])
-    latest = next((entry for entry in reversed(live) if entry.role == "user"), None)
-    if not (counts and counts[-1]):
-        return Joined(_list_new(entries, live, latest, said, forms), is_certain=is_certain)
-    at = counts.index(counts[-1])  # of the last one that the thread knows
-    anchor: Entry | None = users[matches[at].bit_length() - 1]
-    rest = told[at] + 1
-    if rest == len(said) and live[-1:] == [anchor]:
-        return Joined(again=anchor, is_certain=is_certain)
-    if rest == len(said):  # asked anew, with results that open calls wait for
-        anchor, rest = latest, rest - 1 - len(find_results(said[:-1]))
-    new = _list_new(entries, live, anchor, said[rest:], forms[rest:])
-    return Joined(new, is_certain=is_certain)
+    told = [n for n, form in enumerate(forms) if form is not None and _is_user(form)]
+    anchor, rest, at, missed = None, 0, 0, []
+    for number in told:
+        own, text = said[number].id, _fold(forms[number])
+        same = (n for n in range(at, len(users)) if _is_same(users[n], texts[n], own, text))
+        found = next(same, None)
+        if found is None:
+            missed.append(number)
+        else:
+            anchor, rest, at = users[found], number + 1, found + 1
+    return anchor, rest, missed in ([], told[-1:])
 
 
-def _find_named(live: Sequence[Entry], own: str) -> Entry | None:
-    """Return the user's entry that has an id."""
-    entry = next((one for one in reversed(live) if own in (one.message_id, one.id)), None)
-    return entry if entry is not None and entry.role == "user" and entry.message else None
-
-
-def _match(users: Sequence[Entry], texts: Sequence[str], own: str | None, text: str) -> int:
-    """Return which entries of the user a message may be: bit n for entry n.
-
-    Args:
-        users: The entries.
-        texts: What they say.
-        own: The message's id; one that the thread knows decides.
-        text: What it says; entries with an id of their own say it under that alone.
-    """
-    named = same = 0
-    for number, (entry, known) in enumerate(zip(users, texts, strict=True)):
-        if own is not None and own in (entry.message_id, entry.id):
-            named |= 1 << number
-        elif text and known == text and not (own and entry.message and entry.message.id):
-            same |= 1 << number
-    return named or same
-
-
-def _count_common(matches: Sequence[int], size: int) -> list[int]:
-    """Return how many messages the thread has, in its order, of each beginning of a list.
-
-    The length of the longest common subsequence, after Hyyro: a zero bit in `row` is a place of the
-    thread where one more message is matched.
-
-    Args:
-        matches: For each message of the list, the places that it matches, as bits.
-        size: How many places there are.
-    """
-    every = (1 << size) - 1
-    row, counts = every, []
-    for places in matches:
-        hit = row & places
-        row = ((row + hit) | (row - hit)) & every
-        counts.append(size - row.bit_count())
-    return counts
+def _is_same(entry: Entry, known: str, own: str | None, text: str) -> bool:
+    """Return whether an entry holds a message, by its id, or by text unless both have an id."""
+    if own in (entry.message_id, entry.id):
+        return True
+    has_ids = bool(own and entry.message and entry.message.id)
+    return bool(text) and known == text and not has_ids
 
 
 def _list_new(
@@ -348,30 +330,19 @@ def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 # -- A turn that goes on --------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class ContinuedTurn:
-    """A turn that goes on with the results of its tools.
-
-    Attributes:
-        asked: The user's entry that it answers.
-        kept: Ids of its entries that come before what is answered now.
-        results: Results that the call brings, each with an id that it has in every attempt.
-        turn_id: The turn in the log, of the last that is kept: messages that were added one by one
-            are turns of their own.
-    """
-
-    asked: Entry
-    kept: frozenset[str]
-    results: Sequence[ToolMessage]
-    turn_id: str
-
-
-def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> ContinuedTurn:
+def continue_turn(
+    entries: Sequence[Entry], results: Sequence[ToolMessage]
+) -> tuple[Sequence[Entry], list[ToolMessage]]:
     """Return what a call goes on with: all that followed the user's last words in the thread.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
         results: Results of its calls; none to go on with what the thread has.
+
+    Returns:
+        The entries of the turn that come before what is answered now, and the results, each under
+        an id that it has in every attempt. Messages that were added one by one are turns of their
+        own: the turn in the log is that of the last entry.
 
     Raises:
         InvalidMessageError: If nothing since then makes a call that a result answers, or if it
@@ -391,22 +362,23 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
         )
         raise InvalidMessageError(msg)
     callers = {call["id"]: n for n, one in enumerate(turn) for call in find_calls(one.message)}
-    ends, named = [], []
-    for result in results:
-        if result.tool_call_id not in callers:
-            msg = (
-                f"the tool result for {result.tool_call_id!r} answers no call of the thread's last "
-                "turn; pass results of the calls that the last reply made"
-            )
-            raise InvalidMessageError(msg)
-        ends.append(callers[result.tool_call_id])
-        caller = turn[ends[-1]]
-        named.append(name_result(result, caller.key, caller.turn_id, caller.message_id))
+    unknown = next((one for one in results if one.tool_call_id not in callers), None)
+    if unknown is not None:
+        msg = (
+            f"the tool result for {unknown.tool_call_id!r} answers no call of the thread's last "
+            "turn; pass results of the calls that the last reply made"
+        )
+        raise InvalidMessageError(msg)
+    ends = [callers[result.tool_call_id] for result in results]
+    made = [turn[end] for end in ends]
+    named = [
+        name_result(one, caller.key, caller.turn_id, caller.message_id)
+        for one, caller in zip(results, made, strict=True)
+    ]
     end = max(ends, default=len(turn) - 1)
     while end + 1 < len(turn) and turn[end + 1].role == "tool":
         end += 1
-    kept = turn[: end + 1]
-    return ContinuedTurn(turn[0], frozenset(one.id for one in kept), named, kept[-1].turn_id)
+    return turn[: end + 1], named
 
 
 def _is_last_word(entry: Entry) -> bool:

@@ -193,18 +193,18 @@ class Turn:
             drafts = self._draft_chat(joined.new)
             news = self._keep(drafts, thread.entries, stores=self.options.remember)
         entries = [*thread.entries, *news]
-        found = continue_turn(entries, results)
-        self._kept = found.asked.message
-        drafts = self.memory.drafting.build_all(found.results, turn_id=found.turn_id)
+        turn, results = continue_turn(entries, results)
+        asked, turn_id = turn[0], turn[-1].turn_id
+        self._kept = asked.message
+        drafts = self.memory.drafting.build_all(results, turn_id=turn_id)
         is_all = len(drafts) == len(results)
         if not is_all:  # the write hook takes one away, which the model has to see
-            drafts = [make_draft(result, turn_id=found.turn_id) for result in found.results]
+            drafts = [make_draft(result, turn_id=turn_id) for result in results]
         kept = self._keep(drafts, entries, stores=self.options.remember and is_all)
-        asked, told = found.asked, {found.asked.message_id, *(entry.message_id for entry in kept)}
-        live = [entry for entry in find_live_entries(entries) if entry.message_id not in told]
-        loop = [entry for entry in live if entry.id in found.kept]
-        earlier = [entry for entry in news if entry.id not in found.kept]
-        return thread, asked, [asked, *loop, *kept], earlier
+        told = {entry.message_id for entry in kept}
+        loop = [entry for entry in turn if entry.message_id not in told]
+        earlier = [entry for entry in news if entry not in turn]
+        return thread, asked, [*loop, *kept], earlier
 
     def _draft_chat(self, messages: Sequence[BaseMessage]) -> list[Draft]:
         """Return drafts of what was said elsewhere before this turn: each question opens one."""
@@ -277,69 +277,59 @@ class Turn:
         if context is None or not (messages and self.options.remember):
             return ()
         once = assign_free_ids(messages, (), lambda _: None)
-        made = list(map(_mark_cut, self.memory.drafting.build_all(once, turn_id=self.id)))
-        aux: dict[str, Any] = self.trace.own_tokens.to_aux()
-        if self.record_recall and self.options.recall:
-            aux[RECALLED] = note_recalled(context, self.memory.count_text)
-        times = measure_times(self.started_ms, self.first_token_ms)
-        metadata = Metadata(timing=times, aux=aux)
+        made = self.memory.drafting.build_all(once, turn_id=self.id)
+        if made:
+            aux: dict[str, Any] = self.trace.own_tokens.to_aux()
+            if self.record_recall and self.options.recall:
+                aux[RECALLED] = note_recalled(context, self.memory.count_text)
+            is_cut = messages[-1].response_metadata.get(INTERRUPTED)
+            metadata = Metadata(
+                attributes=(INTERRUPTED,) if is_cut else (),
+                timing=measure_times(self.started_ms, self.first_token_ms),
+                aux=aux,
+            )
+            made[-1] = replace(made[-1], metadata=metadata)
         drafts: list[Draft] = []
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
             if self._asked_id is None or any(one.id == self._asked_id for one in there):
-                drafts[:] = self._draft_reply(context, made, there, metadata)
+                drafts[:] = self._replace_attempt(context, made, there)
             return drafts
 
         ids, after = [one.id for one in messages if one.id], context.turn.start - 1
         self.memory.log.append_planned(self.key, plan, after=after, message_ids=ids)
         return drafts
 
-    def _draft_reply(
-        self,
-        context: ModelContext,
-        made: Sequence[Draft],
-        there: Sequence[Entry],
-        metadata: Metadata,
-    ) -> list[Draft]:
+    def _replace_attempt(
+        self, context: ModelContext, made: Sequence[Draft], there: Sequence[Entry]
+    ) -> Sequence[Draft]:
         """Return what to append: a reply, in the place of what an attempt stored before.
 
-        Nothing if all of it is there already, or nothing of it is to be stored.
+        Nothing if all of it is there already.
 
         Args:
             context: What the model got.
             made: The reply, in order.
             there: The thread's entries from the turn's first on, and those with the reply's ids.
-            metadata: Goes to the last message.
         """
-        drafts, seen = list(made), {entry.id for entry in context.turn.own}
-        control: Draft | None = None
-        if not all(entry.id in seen for entry in there):  # there is more than what it answers
-            drafts, control = self._replace_attempt(context, drafts, there)
-        if drafts:
-            attributes = drafts[-1].metadata.attributes
-            drafts[-1] = replace(drafts[-1], metadata=replace(metadata, attributes=attributes))
-        return drafts if control is None else [control, *drafts]
-
-    def _replace_attempt(
-        self, context: ModelContext, made: Sequence[Draft], there: Sequence[Entry]
-    ) -> tuple[list[Draft], Draft | None]:
-        """Return what is new of a reply, and what takes an earlier attempt back."""
-        said = [cast("BaseMessage", draft.message) for draft in made]
+        seen = {entry.id for entry in context.turn.own}  # of which a reply takes no place
+        if all(entry.id in seen for entry in there):
+            return made
         others = [entry for entry in there if entry.turn_id != self.id]
         void = find_retracted_ids(context.thread.entries) if others else ()
         taken = [entry.message_id for entry in others if entry.id not in void]
+        said = [cast("BaseMessage", draft.message) for draft in made]
         named = assign_free_ids(said, taken, lambda _: None)
         drafts = [replace(draft, message=one) for draft, one in zip(made, named, strict=True)]
-        seen = {entry.id for entry in context.turn.own}  # of which a reply takes no place
         live = find_live_entries([one for one in there if one.position >= context.turn.start])
-        old = [one for one in live if one.turn_id == self.id and one.id not in seen]
-        old = [one for one in old if one.role != "user"]
+        own = [one for one in live if one.turn_id == self.id and one.id not in seen]
+        old = [one for one in own if one.role != "user"]
         gone = [one.id for one in old if not any(_is_same(one, draft) for draft in drafts)]
         if not gone or not drafts:
-            return ([] if len(old) == len(drafts) else drafts), None
+            return [] if len(old) == len(drafts) else drafts
         gone += find_summaries_over(live, gone)
         control = Control(tuple(gone), "replaced")
-        return drafts, Draft(role="control", turn_id=self.id, control=control)
+        return [Draft(role="control", turn_id=self.id, control=control), *drafts]
 
     def _retract(self, reason: RetractReason) -> None:
         """Retract what was stored since the turn began; what it took the place of counts again."""
@@ -367,13 +357,6 @@ class Turn:
 def _is_same(entry: Entry, draft: Draft) -> bool:
     has_id = draft.message is not None and draft.message.id == entry.message_id
     return has_id and has_same_content(entry, draft)
-
-
-def _mark_cut(draft: Draft) -> Draft:
-    """Return a draft whose entry says that the reply was cut off, if its message does."""
-    if draft.message is None or not draft.message.response_metadata.get(INTERRUPTED):
-        return draft
-    return replace(draft, metadata=replace(draft.metadata, attributes=(INTERRUPTED,)))
 
 
 # -- The line in which the turns of a thread wait -------------------------------------------------

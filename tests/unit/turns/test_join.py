@@ -103,9 +103,9 @@ def _open(*more):
 
 
 def test_a_result_goes_on_with_the_turn_that_asked_for_it():
-    found = continue_turn(_open(), [ToolMessage("found", tool_call_id="c1")])
-    assert found.asked.contents == ("Where?",)
-    assert len(found.kept) == 2
+    kept, _ = continue_turn(_open(), [ToolMessage("found", tool_call_id="c1")])
+    assert kept[0].contents == ("Where?",)
+    assert len(kept) == 2
 
 
 @pytest.mark.parametrize("results", [[], [ToolMessage("found", tool_call_id="c9")]])
