@@ -206,7 +206,6 @@ def join(
         return Joined(again=named) if is_same else Joined([last], replaces=named)
     if is_asked and len(said) == 1 and not (live and live[-1].role == "user"):
         return Joined([last])  # no question is open that this could be
-    entries = _drop_void(entries)
     forms = [stored_form(message) for message in said]
     if is_asked:
         forms[-1] = forms[-1] or last  # compared, also where it is not stored
@@ -318,15 +317,6 @@ def _fold(message: BaseMessage | None) -> str:
         [] if isinstance(message.content, str) or not _is_user(message) else _list_media(message)
     )
     return text + dump_json(media, what="media") if media else text
-
-
-def _drop_void(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Return the entries without turns that failed: what was said in them is said again."""
-    controls = [one.control for one in entries if one.control is not None]
-    void = {
-        name for one in controls if one.reason in ("failed", "cancelled") for name in one.retracts
-    }
-    return [entry for entry in entries if entry.id not in void] if void else entries
 
 
 # -- A turn that goes on --------------------------------------------------------------------------
