@@ -34,7 +34,7 @@ from langchain_convmem.turns.view import (
 )
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
 from langchain_convmem.views.edits import plan_replace
-from langchain_convmem.views.live import find_live_entries, find_retracted_ids
+from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries
 from langchain_convmem.views.messages import is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 
@@ -113,10 +113,8 @@ class Turn:
         """
         self.memory.check_call(recalls=self.options.recall)
         with self.trace.mark_internal():
-            said: list[BaseMessage] = []
-            steering: list[BaseMessage] = []
-            for message in messages:
-                (steering if get_role(message) == "system" else said).append(message)
+            steering = [one for one in messages if get_role(one) == "system"]
+            said = [one for one in messages if get_role(one) != "system"]
             self._pass_hook(said)
             view = self.make_view()
             thread = view.read_thread()
@@ -126,10 +124,7 @@ class Turn:
             aside = CallContext(steering, [one for one in said[:-1] if not is_remembered(one)])
 
             def locate(entries: Sequence[Entry]) -> TurnEntries:
-                before = list_earlier_entries(entries, asked)
-                if earlier:
-                    known = {entry.id for entry in before}
-                    before += [entry for entry in earlier if entry.id not in known]
+                before = merge_entries(list_earlier_entries(entries, asked), earlier)
                 return aside.add_to(TurnEntries(before, own, find_turn_start(entries, asked)))
 
             # What is searched for is what is stored of what the user says.
@@ -162,26 +157,23 @@ class Turn:
     def _open(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
         """Begin a turn that is new, or said otherwise, or to be answered once more."""
         human = cast("BaseMessage", self._human)
-        whole, joined = join_thread(self.memory.log, thread, said, self._to_stored_form)
+        thread, joined = join_thread(self.memory.log, thread, said, self._to_stored_form)
         # The user's own words: what the write hook takes away is not for this turn.
-        words = get_text_pieces(human)
+        shown: dict[str, Any] = {"message": human, "contents": get_text_pieces(human)}
         if joined.again is not None:
-            said_again = replace(joined.again, message=human, contents=words)
-            return whole, joined.again, [said_again], ()
-        stores = self.options.remember and self._kept is not None
-        kept = self._kept if stores and self._kept is not None else human
-        draft, retracting = make_draft(kept, turn_id=make_ulid()), list[Draft]()
+            return thread, joined.again, [replace(joined.again, **shown)], ()
+        is_kept = self.options.remember
+        kept = cast("BaseMessage", self._kept) if is_kept else human
+        drafts = [*self._draft_chat(joined.new[:-1]), make_draft(kept, turn_id=make_ulid())]
         if joined.replaces is not None:
-            thread = read_all(self.memory.log, whole)  # all that followed goes
-        if joined.replaces is not None and stores:
+            thread = read_all(self.memory.log, thread)  # all that followed goes
+        if joined.replaces is not None and is_kept:
             old = joined.replaces.message_id
             made = plan_replace(thread.entries, old, kept, keep_later=False)
-            retracting = [replace(one, turn_id=draft.turn_id) for one in made[:-1]]
-            draft = made[-1]
-        drafts = [*retracting, *self._draft_chat(joined.new[:-1]), draft]
-        *earlier, own = self._keep(drafts, thread.entries, stores=stores)[len(retracting) :]
-        said_now = replace(own, message=human, contents=words)
-        return thread, own if stores else None, [said_now], earlier
+            drafts = [replace(one, turn_id=made[-1].turn_id) for one in made]
+        *earlier, own = self._keep(drafts, thread.entries, stores=is_kept)
+        earlier = [entry for entry in earlier if entry.control is None]
+        return thread, own if is_kept else None, [replace(own, **shown)], earlier
 
     def _continue(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
         """Go on with a turn that the thread has, or that came with the call, by tools' results."""
