@@ -27,14 +27,13 @@ from langchain_convmem.turns.view import (
     TurnEntries,
     TurnView,
     find_turn_start,
-    has_same_content,
     list_earlier_entries,
     make_entry,
     note_recalled,
 )
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
 from langchain_convmem.views.edits import plan_replace
-from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries
+from langchain_convmem.views.live import find_live_entries, merge_entries
 from langchain_convmem.views.messages import is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 
@@ -268,8 +267,7 @@ class Turn:
         context = self.context
         if context is None or not (messages and self.options.remember):
             return ()
-        once = assign_free_ids(messages, (), lambda _: None)
-        made = self.memory.drafting.build_all(once, turn_id=self.id)
+        made = self.memory.drafting.build_all(messages, turn_id=self.id)
         if made:
             aux: dict[str, Any] = self.trace.own_tokens.to_aux()
             if self.record_recall and self.options.recall:
@@ -297,30 +295,21 @@ class Turn:
     ) -> Sequence[Draft]:
         """Return what to append: a reply, in the place of what an attempt stored before.
 
-        Nothing if all of it is there already.
-
         Args:
             context: What the model got.
             made: The reply, in order.
             there: The thread's entries from the turn's first on, and those with the reply's ids.
         """
-        seen = {entry.id for entry in context.turn.own}  # of which a reply takes no place
-        if all(entry.id in seen for entry in there):
-            return made
-        others = [entry for entry in there if entry.turn_id != self.id]
-        void = find_retracted_ids(context.thread.entries) if others else ()
-        taken = [entry.message_id for entry in others if entry.id not in void]
         said = [cast("BaseMessage", draft.message) for draft in made]
-        named = assign_free_ids(said, taken, lambda _: None)
+        named = assign_free_ids(said, [entry.message_id for entry in there], lambda _: None)
         drafts = [replace(draft, message=one) for draft, one in zip(made, named, strict=True)]
+        seen = {entry.id for entry in context.turn.own}  # of which a reply takes no place
         live = find_live_entries([one for one in there if one.position >= context.turn.start])
         own = [one for one in live if one.turn_id == self.id and one.id not in seen]
-        old = [one for one in own if one.role != "user"]
-        gone = [one.id for one in old if not any(_is_same(one, draft) for draft in drafts)]
-        if not gone or not drafts:
-            return [] if len(old) == len(drafts) else drafts
-        gone += find_summaries_over(live, gone)
-        control = Control(tuple(gone), "replaced")
+        old = [one.id for one in own if one.role != "user"]
+        if not old or not drafts:
+            return drafts
+        control = Control((*old, *find_summaries_over(live, old)), "replaced")
         return [Draft(role="control", turn_id=self.id, control=control), *drafts]
 
     def _retract(self, reason: RetractReason) -> None:
@@ -344,11 +333,6 @@ class Turn:
             said = [draft.message for draft in self._stored if draft.message is not None]
             with self.trace.mark_internal():
                 self.memory.compact(self.key, self.context.view, said)
-
-
-def _is_same(entry: Entry, draft: Draft) -> bool:
-    has_id = draft.message is not None and draft.message.id == entry.message_id
-    return has_id and has_same_content(entry, draft)
 
 
 # -- The line in which the turns of a thread wait -------------------------------------------------

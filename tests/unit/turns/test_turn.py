@@ -39,16 +39,15 @@ def take_turn(memory, messages, *replies, status="done"):
     return turn
 
 
-def test_what_stays_of_an_attempt_is_not_taken_back_and_what_tells_of_the_rest_is(memory):
+def test_an_attempt_is_taken_back_with_the_summary_that_tells_of_it(memory):
     first = AIMessage("Let me see.", id="r1")
     turn = take_turn(memory, [ASKED], [first, AIMessage("Two.", id="r2")])
-    two = memory.log.entries(KEY)[-1].id
+    earlier = [entry.id for entry in memory.log.entries(KEY)[1:]]
     history = memory.history("t", user_id="ana")
     summary = history.add_summary("It is two.", history.summary_window())
     turn.finish([first, AIMessage("Three.", id="r3")])
-    turn.finish([first, AIMessage("Three.", id="r3")])
-    *_, control, three = memory.log.entries(KEY)
-    told = (two, summary.id)
+    *_, control, _, three = memory.log.entries(KEY)
+    told = (*earlier, summary.id)
     assert (control.control.retracts, control.control.reason) == (told, "replaced")
     assert texts(memory) == [ASKED.text, "Let me see.\nThree."]
     assert three.metadata.timing["llmEnd"]
