@@ -535,7 +535,7 @@ class ConversationMemory:
     aassign_user = to_async(assign_user)
 
     def stats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
-        """Return statistics of a thread: messages, turns, tokens, times, bytes.
+        """Return statistics of a thread: messages, turns, tokens.
 
         Each call reads the whole thread, so call it when somebody needs the numbers, not in every
         turn.

@@ -322,7 +322,7 @@ def list_threads(terminal: Terminal, *, db: str, user: str, anonymous: bool) -> 
 @memory_options
 @thread_options("One thread, by its id or title.  [default: all]")
 def print_stats(terminal: Terminal, *, db: str, user: str, thread: str | None) -> int:
-    """Count messages, tokens and bytes of a user or of one thread.
+    """Count messages and tokens of a user or of one thread.
 
     Tokens are as reported with replies, including replies that were replaced later.
     """

@@ -176,11 +176,9 @@ def add_stats(found: Sequence[ThreadStats]) -> dict[str, Any]:
     rows = [make_data(one) for one in found]
     total: dict[str, Any] = {"threads": len(rows)}
     for name in rows[0] if rows else ():
-        values = [row[name] for row in rows if row[name] is not None]
+        values = [row[name] for row in rows]
         if name == "messages":
             total[name] = dict(sum(map(Counter, values), Counter()))
-        elif name in ("first", "last"):
-            total[name] = (min if name == "first" else max)(values, default=None)
         else:
             total[name] = sum(values)
     return total

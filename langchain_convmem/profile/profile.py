@@ -123,7 +123,7 @@ Decide: TypeAlias = "Callable[[Verdict | None, ProfileItem], UserProfile]"
 """Writes what somebody decides of an item, None for nothing any more; returns the profile then."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class UserProfile:
     """What is known about a user.
 
@@ -135,7 +135,7 @@ class UserProfile:
 
     items: tuple[ProfileItem, ...] = ()
     now_ms: int = 0
-    decide: Decide | None = field(default=None, compare=False, repr=False)
+    decide: Decide | None = field(default=None, repr=False)
 
     @property
     def current(self) -> tuple[ProfileItem, ...]:
@@ -560,11 +560,7 @@ _SHARE_OF_WISHES = 0.85
 
 
 def select_items(
-    profile: UserProfile,
-    max_tokens: int,
-    count: TextCounter = count_text_tokens,
-    *,
-    hidden: Iterable[str] = (),
+    profile: UserProfile, max_tokens: int, count: TextCounter = count_text_tokens
 ) -> list[ProfileItem]:
     """Return the items for a model that fit, best first.
 
@@ -575,10 +571,8 @@ def select_items(
         profile: Whose.
         max_tokens: How long their text may be, fence included.
         count: Counts the tokens of a text.
-        hidden: Ids of items that are left out.
     """
-    waiting = [item for item in profile.current if item.id not in set(hidden)]
-    chosen: list[ProfileItem] = []
+    waiting, chosen = profile.current, list[ProfileItem]()
     has_facts = any(item.kind != "instructions" for item in waiting)
     for item in _take_turns(waiting):
         if any(item.text in one.text for one in chosen):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Hashable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import ref
 
@@ -14,21 +13,21 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.background import BackgroundJobs
 from langchain_convmem.causes import describe_value
-from langchain_convmem.errors import ConfigError, ConvMemError, LogError
+from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import read_live
-from langchain_convmem.ids import get_now_ms, get_ulid_ms
+from langchain_convmem.ids import get_ulid_ms, make_ulid
 from langchain_convmem.locks import WritingTurns
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.runnables import allow_own_loop, check_askable
-from langchain_convmem.views.live import find_frontier, find_live_entries
+from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder, check_plain_function, get_text_counter
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-    from langchain_convmem.profile import ProfileItem, ProfilerReport
+    from langchain_convmem.profile import ProfileItem, ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import Profiler, ProfilerLike
     from langchain_convmem.profile.reader import ProfileReader
     from langchain_convmem.recall import DialogRecall, RecallSettings
@@ -172,38 +171,52 @@ class Recaller:
 PROFILE_SOURCE = "convmem_profile"
 """Marks a system message that holds a profile: `additional_kwargs["source"]`."""
 
-PAUSE_MS = 3_600_000
-"""After so long a pause a block is made anew: no provider keeps a prefix longer."""
-
-_DOCUMENT = "cache:profile"
+_PAUSE_MS = 3_600_000
+"""No provider keeps a prefix longer than this."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileBlock:
-    """What a model reads of a profile.
+def choose_items(
+    profile: UserProfile, seen: Sequence[Entry], max_tokens: int, count: TextCounter
+) -> Sequence[ProfileItem]:
+    """Return what a turn's model gets of its user's profile, best first.
 
-    Attributes:
-        text: Fenced; empty for nothing.
-        items: The items in it.
-        waiting: Where in the thread, before the turn, there is more that it would say if the model
-            did not see it.
+    That is what was known when the first message was stored that the model sees of the thread, or
+    the first one after a pause. Until the beginning of the view changes, or the provider has
+    dropped its prefix, the block is the same, byte for byte: what the user said in the thread since
+    then is there to read. What is retracted or forgotten leaves at once.
+
+    Args:
+        profile: The profile as of now.
+        seen: What the model sees of the thread, in order.
+        max_tokens: Budget of the text.
+        count: Counts the tokens of a text.
     """
-
-    text: str = ""
-    items: tuple[ProfileItem, ...] = ()
-    waiting: frozenset[int] = frozenset()
-
-    def list_whole(self) -> set[tuple[ThreadKey, int]]:
-        """Return the entries of which the block quotes nearly all: thread and position."""
-        shares: dict[tuple[ThreadKey, int], dict[str, float]] = {}
-        for item in self.items:
-            # A clause that two items quote counts once.
-            place = shares.setdefault((item.key, item.position), {})
-            place[item.id.rpartition(".")[0]] = item.share
-        return {place for place, parts in shares.items() if sum(parts.values()) >= _WHOLE}
+    began, last_ms = "", 0
+    for entry in seen:
+        stored_ms = get_ulid_ms(entry.id)
+        if stored_ms - last_ms >= _PAUSE_MS:
+            began = entry.id
+        last_ms = stored_ms
+    said = {entry.id for entry in seen}
+    hidden = frozenset(item.id for item in profile.items if item.entry_id in said)
+    return _choose_held(profile, began or make_ulid(), hidden, max_tokens, count)
 
 
-_WHOLE = 0.8
+@lru_cache(maxsize=256)  # in most turns it is what it was in the turn before
+def _choose_held(
+    profile: UserProfile, began: str, hidden: frozenset[str], max_tokens: int, count: TextCounter
+) -> Sequence[ProfileItem]:
+    from langchain_convmem.profile.profile import select_items
+
+    held = tuple(
+        item if item.is_current else replace(item, state="current")
+        for item in profile.items
+        if item.state != "retracted"
+        and item.id not in hidden
+        and item.entry_id < began
+        and (item.until_ms is None or item.until_ms >= get_ulid_ms(began))
+    )
+    return select_items(replace(profile, items=held), max_tokens, count)
 
 
 class Profiles:
@@ -248,66 +261,6 @@ class Profiles:
             msg = "this memory has no profiler; pass one, such as a chat model, as profiler="
             raise ConfigError(msg)
         return self._profiler.read_threads(keys)
-
-    def read_block(
-        self,
-        key: ThreadKey,
-        entries: Sequence[Entry],
-        own: Sequence[Entry] = (),
-        *,
-        shown: Collection[int] | None = None,
-        max_tokens: int,
-        count: TextCounter,
-        stores: bool = True,
-    ) -> ProfileBlock:
-        """Return what the model of a turn gets of its user's profile: one block, frozen per thread.
-
-        The block stands in the system messages, where a provider's cache begins. So it stays as it
-        is, byte for byte, until the thread is compacted, or nobody spoke in it for an hour and the
-        cache is cold anyway, or what the user said here is too far back to be read: what was said
-        since then stands in the thread. What is retracted or forgotten leaves at once.
-
-        Args:
-            key: The thread.
-            entries: What was said in it before the turn, as far as it was read.
-            own: The turn's own entries.
-            shown: Where in the thread the model sees what was said; None for all of it.
-            max_tokens: Budget of the text; 0 for no block.
-            count: Counts the tokens of a text.
-            stores: Whether later turns may know of the block.
-        """
-        if not max_tokens:
-            return ProfileBlock()
-        from langchain_convmem.profile.profile import format_items, select_items
-
-        followed, now_ms = self.reader.read(key.owner), get_now_ms()
-        live = find_live_entries(entries)
-        summary = ",".join([one.id for one in find_frontier(live)])
-        made_for = {"summary": summary, "generation": followed.generation, "tokens": max_tokens}
-        stored = self._log.get_state(key, _DOCUMENT)
-        frozen = stored.value if stored is not None and isinstance(stored.value, dict) else {}
-        cold_ms = max([get_ulid_ms(one.id) for one in live], default=now_ms) + PAUSE_MS
-        before = [one for one in live if shown is None or one.position in shown]
-        seen = {one.id for one in (*before, *own) if one.role == "user"}
-        items = [item for item in followed.profile.items if item.state != "retracted"]
-        unseen = {item.id for item in items if item.key == key and item.entry_id not in seen}
-        is_due = {**frozen, **made_for} != frozen or frozen["at_ms"] < cold_ms <= now_ms
-        if is_due or not unseen.issubset([*frozen["ids"], *frozen["left"]]):
-            hidden = [item.id for item in items if item.entry_id in seen]
-            chosen = select_items(followed.profile, max_tokens, count, hidden=hidden)
-            ids = [item.id for item in chosen]
-            frozen = {**made_for, "ids": ids, "left": sorted(unseen.difference(ids))}
-            frozen["at_ms"] = now_ms
-            if stores and (chosen or frozen["left"]):
-                version = None if stored is None else stored.version
-                with suppress(LogError):  # the next turn makes the block anew
-                    self._log.set_state(key, _DOCUMENT, frozen, expected=version)
-        known = {item.id: item for item in items}
-        told = tuple([known[name] for name in frozen["ids"] if name in known])
-        settled, said_now = {*frozen["ids"], *frozen["left"]}, {one.id for one in own}
-        here = [one for one in items if one.key == key and one.entry_id not in said_now]
-        waiting = frozenset(one.position for one in here if one.id not in settled)
-        return ProfileBlock(format_items(told), told, waiting)
 
     def note_turn(self, key: ThreadKey) -> None:
         """Have what was said read in the background, if it is time."""

@@ -16,7 +16,7 @@ from langchain_convmem.history import LiveThread, read_all, read_further, read_l
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Draft, Entry, Role, ThreadKey
-from langchain_convmem.turns.memory import PROFILE_SOURCE, ProfileBlock, TurnMemory
+from langchain_convmem.turns.memory import PROFILE_SOURCE, TurnMemory, choose_items
 from langchain_convmem.turns.options import RecallPlace, TurnOptions
 from langchain_convmem.turns.recalled import (
     CARRIED,
@@ -46,10 +46,13 @@ from langchain_convmem.views.live import find_live_entries, find_uncovered, get_
 from langchain_convmem.views.messages import DraftBuilder, TextCounter
 
 if TYPE_CHECKING:
+    from langchain_convmem.profile import ProfileItem, UserProfile
     from langchain_convmem.turns.chains import ChainShape
 
 _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
+_WHOLE = 0.8
+"""A line of which the profile quotes so much is not recalled as well."""
 _WAIT_S = 1.0
 """How long a turn waits until what was said a moment ago is embedded."""
 
@@ -127,38 +130,27 @@ class TurnView:
             thread = read_all(self.memory.log, thread)
             turn = locate(thread.entries)
         most = self.memory.get_profile_budget(self.options)
-        if not most:
+        known = self.memory.profiles.reader.read(self.key.owner).profile if most else None
+        if known is None or not known.items:
             return self._read_within(locate, thread, turn)
-        read = partial(
-            self.memory.profiles.read_block,
-            self.key,
-            turn.before,
-            turn.own,
-            max_tokens=most,
-            count=self.memory.count_text,
-            stores=self.options.remember,
-        )
-        block = read()
-        seen = self._read_beside(block, locate, thread, turn)
-        if block.waiting <= seen.view.positions:
-            return seen
-        # It was said too far back.
-        return self._read_beside(read(shown=seen.view.positions), locate, thread, turn)
-
-    def _read_beside(
-        self, block: ProfileBlock, locate: Locate, thread: LiveThread, turn: TurnEntries
-    ) -> ModelContext:
-        """Return what the model gets of the thread, and what is known of the user."""
-        reserved = self.memory.count_text(block.text) if block.text else 0
         try:
-            seen = self._read_within(locate, thread, turn, reserved)
+            seen = self._read_within(locate, thread, turn, most)
         except BudgetError:  # what is said now comes before what is known
             return self._read_within(locate, thread, turn)
-        messages = join_system(seen.view.messages, block.text, source=PROFILE_SOURCE)
+        return self._add_profile(seen, known, most)
+
+    def _add_profile(self, seen: ModelContext, known: UserProfile, most: int) -> ModelContext:
+        """Return what the model gets of the thread, and what is known of the user."""
+        from langchain_convmem.profile.profile import format_items
+
+        shown = [one for one in seen.turn.entries if one.position in seen.view.positions]
+        spoken = [one for one in shown if one.role in SPOKEN]
+        items = choose_items(known, spoken, most, self.memory.count_text)
+        messages = join_system(seen.view.messages, format_items(items), source=PROFILE_SOURCE)
         added = len(messages) - len(seen.view.messages)
         asked = None if seen.asked is None else seen.asked + added
         view = replace(seen.view, messages=messages)
-        return replace(seen, view=view, asked=asked, profile=block)
+        return replace(seen, view=view, asked=asked, profile=items)
 
     def _read_within(
         self, locate: Locate, thread: LiveThread, turn: TurnEntries, reserved: int = 0
@@ -203,8 +195,9 @@ class TurnView:
         tokens = options.recall_tokens if options.recall_k is None else None
         later = {one.position for one in seen.thread.entries if one.position >= start}
         excluded = {self.key: later.union(seen.view.positions)}
-        for key, position in seen.profile.list_whole():
-            excluded.setdefault(key, set()).add(position)
+        for item in seen.profile:
+            if item.share >= _WHOLE:
+                excluded.setdefault(item.key, set()).add(item.position)
         find = partial(
             self.memory.line_recall.recall,
             self.key.owner,
@@ -381,7 +374,7 @@ class ModelContext:
     blocks: Sequence[RecalledBlock] = ()
     opened: Sequence[OpenedSummary] = ()
     recalled: str = ""
-    profile: ProfileBlock = field(default_factory=ProfileBlock)
+    profile: Sequence[ProfileItem] = ()
     recall_place: RecallPlace = "user"
 
     @property
@@ -470,7 +463,7 @@ class ModelContext:
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
             "opened": sum(len(one.sentences) for one in self.opened),
-            "profile": len(self.profile.items),
+            "profile": len(self.profile),
         }
 
 

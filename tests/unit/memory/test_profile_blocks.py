@@ -1,6 +1,12 @@
+from dataclasses import replace
+
+import pytest
 from scripted_chat import ScriptedChatModel, at
+from ulid import ULID
 
 from langchain_convmem import ConversationMemory
+from langchain_convmem.ids import get_ulid_ms
+from langchain_convmem.turns.memory import choose_items
 
 
 def _ask(path, thread_id="t"):
@@ -51,3 +57,12 @@ def test_what_was_said_here_enters_the_block_once_the_model_sees_the_line_no_mor
     assert all("vegetarian" in text for text in shown)
     assert "<profile>" not in shown[0]
     assert "<profile>" in shown[-1]
+
+
+@pytest.mark.parametrize(("minutes", "is_new"), [(59, False), (61, True)])
+def test_after_an_hour_without_a_message_the_block_is_made_anew(memory, minutes, is_new):
+    [said] = memory.add_messages(["I live in Porto."], thread_id="later", user_id="ana")
+    at_s = get_ulid_ms(said.id) / 1000 + 1
+    ids = [str(ULID.from_timestamp(at_s - ago_s)) for ago_s in (minutes * 60, 0)]
+    seen = [replace(said, id=name) for name in ids]
+    assert bool(choose_items(memory.profile("ana"), seen, 150, len)) is is_new
