@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
@@ -114,9 +115,8 @@ def _take_keys(
     value: Mapping[Any, Any], input_messages_key: str | None, history_messages_key: str
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return what a dict says, and its other keys."""
-    key = input_messages_key or next(
-        (name for name in ("input", "messages") if name in value), "input"
-    )
+    own = "messages" if "messages" in value and "input" not in value else "input"
+    key = input_messages_key or own
     if key not in value:
         keys = sorted(map(describe_name, value))
         msg = (
@@ -233,7 +233,7 @@ def _find_last_known(
     """
     users = [entry for entry in entries if entry.role == "user"][-_COMPARED:]
     texts = [_fold(entry.message) for entry in users]
-    told = [n for n, form in enumerate(forms) if form is not None and _is_user(form)]
+    told = [n for n, form in enumerate(forms) if form is not None and get_role(form) == "user"]
     anchor, rest, at, missed = None, 0, 0, []
     for number in told:
         own, text = said[number].id, _fold(forms[number])
@@ -271,27 +271,20 @@ def _list_new(
         forms: What the thread stores of them.
     """
     ids = {name for entry in entries for name in (entry.message_id, entry.id)}
-    is_over = anchor is not None and (anchor not in live or _is_answered(live, anchor))
+    is_over = anchor is not None and anchor not in live
+    if anchor is not None and not is_over:
+        later = takewhile(lambda one: one.role != "user", live[live.index(anchor) + 1 :])
+        is_over = any(map(_is_last_word, later))
     there = set().union(*[_mark(entry.message) for entry in entries]) if not is_over else set()
     new: list[BaseMessage] = []
     is_reply = True
     for message, form in zip(said, forms, strict=True):
-        is_reply = is_reply and not _is_user(message)
+        is_reply = is_reply and get_role(message) != "user"
         if form is None or (message.id in ids and message is not said[-1]):
             continue
         if not is_reply or not (is_over or _mark(form) <= there):
             new.append(message)
     return new
-
-
-def _is_answered(live: Sequence[Entry], asked: Entry) -> bool:
-    """Return whether a reply without calls follows a message, before the user's next one."""
-    for entry in live[live.index(asked) + 1 :]:
-        if entry.role == "user":
-            return False
-        if _is_last_word(entry):
-            return True
-    return False
 
 
 def _mark(message: BaseMessage | None) -> set[tuple[str, str | None]]:
@@ -304,18 +297,12 @@ def _mark(message: BaseMessage | None) -> set[tuple[str, str | None]]:
     return calls or {(get_role(message), _fold(message))}
 
 
-def _is_user(message: BaseMessage) -> bool:
-    return get_role(message) == "user"
-
-
 def _fold(message: BaseMessage | None) -> str:
     """Return a message's text, however it is cut into blocks or lines, and the user's media."""
     if message is None:
         return ""
     text = " ".join(str(message.text).split())
-    media = (
-        [] if isinstance(message.content, str) or not _is_user(message) else _list_media(message)
-    )
+    media = _list_media(message) if get_role(message) == "user" else []
     return text + dump_json(media, what="media") if media else text
 
 
