@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage
@@ -19,7 +19,7 @@ from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import TIMINGS, Control, Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.records import TIMINGS, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import Context, LiveReach, SummaryPlace, build_context
 from langchain_convmem.views.edits import (
@@ -45,7 +45,6 @@ from langchain_convmem.views.live import (
     find_live_summary,
     format_text_table,
     make_turn,
-    make_turn_map,
     split_runs,
 )
 from langchain_convmem.views.messages import (
@@ -63,7 +62,6 @@ from langchain_convmem.views.summaries import (
     SummaryNode,
     SummaryWindow,
     build_summary_tree,
-    check_kept,
     check_pieces,
     draft_pin,
     draft_summary,
@@ -79,10 +77,6 @@ from langchain_convmem.views.summaries import (
     read_pin,
 )
 from langchain_convmem.views.tool_calls import drop_open_notes
-
-T = TypeVar("T")
-
-DEFAULT_SINK = "default"
 
 _ROLES = ("user", "human", "assistant", "ai", "system")
 
@@ -157,10 +151,8 @@ class ConversationHistory(BaseChatMessageHistory):
         if draft is None:
             return AddedTurn(make_ulid(), get_role(message), (), (), Metadata(), log=self.log)
         [entry] = self.log.append(self.key, [draft])
-        page = self.log.entries(self.key, last=_PAGE)
-        turn = self._find_turn(entry, page)
-        is_cut = len(page) == _PAGE and page[0] in turn.entries
-        return self._find_turn(entry) if is_cut else turn
+        # The turn is in the latest exchange, and all of that is read.
+        return self._find_turn(entry, read_live(self.log, self.key, 1).entries)
 
     aadd = to_async(add)
 
@@ -239,7 +231,7 @@ class ConversationHistory(BaseChatMessageHistory):
     @property
     def turns(self) -> list[AddedTurn]:
         """The conversation in display order, summaries and placeholders included."""
-        return self._wrap_turns(build_turns(self.entries))
+        return list(map(self._wrap_turn, build_turns(self.entries)))
 
     async def aturns(self) -> list[AddedTurn]:
         """Return the conversation in display order; see `turns`."""
@@ -251,25 +243,21 @@ class ConversationHistory(BaseChatMessageHistory):
 
         Summaries are left out. If the assistant would speak first, there is a placeholder before.
         """
-        return self._wrap_turns(build_model_turns(self.entries))
+        return list(map(self._wrap_turn, build_model_turns(self.entries)))
 
     async def amodel_turns(self) -> list[AddedTurn]:
         """Return the turns that no summary covers, in order; see `model_turns`."""
         return await hop(lambda: self.model_turns)
 
-    def _wrap_turns(self, shown: Sequence[Turn]) -> list[AddedTurn]:
-        return [
-            AddedTurn(one.id, one.role, one.contents, one.entries, one.metadata, log=self.log)
-            for one in shown
-        ]
+    def _wrap_turn(self, one: Turn) -> AddedTurn:
+        return AddedTurn(one.id, one.role, one.contents, one.entries, one.metadata, log=self.log)
 
     def _find_turn(self, added: Entry, entries: Sequence[Entry] | None = None) -> AddedTurn:
         """Return the turn that holds an entry, among all or some of the thread's entries."""
         shown = build_turns(self.entries if entries is None else entries)
         # Another process may have cleared or forgotten it already; it was added all the same.
         holders = (turn for turn in shown if added in turn.entries)
-        [turn] = self._wrap_turns([next(holders, None) or make_turn([added])])
-        return turn
+        return self._wrap_turn(next(holders, None) or make_turn([added]))
 
     @property
     def entries(self) -> list[Entry]:
@@ -418,19 +406,12 @@ class ConversationHistory(BaseChatMessageHistory):
                 f"window must be one of thread {self.thread_id!r}, got {describe_value(window)}"
             )
         pieces = self._filter_summary(text)
-        before = self.entries
-        added = find_applied_summary(pieces, window, before)
-        if added is not None:
-            return self._find_turn(added, before)
-        draft = draft_summary(pieces, window, before, model=model, prompt_version=prompt_version)
-        [added] = self.log.append(self.key, [draft])
-        entries = self.entries
-        try:
-            check_kept(window, entries)
-        except StaleWindowError:
-            self.log.forget(self.key, [added.id])
-            raise
-        return self._find_turn(added, entries)
+        now = self.entries
+        added = find_applied_summary(pieces, window, now)
+        if added is None:
+            draft = draft_summary(pieces, window, now, model=model, prompt_version=prompt_version)
+            added = self._append_about({*window.entry_ids, *window.summary_ids}, draft)
+        return self._find_turn(added)
 
     aadd_summary = to_async(add_summary)
 
@@ -494,7 +475,7 @@ class ConversationHistory(BaseChatMessageHistory):
             StaleWindowError: If the summary was forgotten meanwhile; nothing is written.
         """
         old, draft = plan_edit_summary(self.entries, self._filter_summary(text), summary_id)
-        return self._find_turn(self._append_about(old, draft))
+        return self._find_turn(self._append_about({old.id}, draft))
 
     aedit_summary = to_async(edit_summary)
 
@@ -505,17 +486,21 @@ class ConversationHistory(BaseChatMessageHistory):
             raise InvalidMessageError("before_write stores nothing of the summary; none was added")
         return pieces
 
-    def _append_about(self, source: Entry, draft: Draft) -> Entry:
-        """Append what stands for another entry; erase it again if that was erased meanwhile.
+    def _append_about(self, told: set[str], draft: Draft) -> Entry:
+        """Append what tells of other entries; erase it again if one was erased meanwhile.
+
+        Whoever erases an entry looks for what tells of it afterwards, and this looks again after
+        that. So whichever comes last sees the other.
 
         Raises:
             StaleWindowError: If so.
         """
         [added] = self.log.append(self.key, [draft])
-        if any(entry.id == source.id for entry in self.log.find(self.key, [source.message_id])):
+        gone = told.difference(entry.id for entry in self.entries)
+        if not gone:
             return added
         self.log.forget(self.key, [added.id])
-        msg = f"{source.id!r} was forgotten meanwhile; nothing was written"
+        msg = f"{len(gone)} of its messages or summaries were forgotten meanwhile; it was not added"
         raise StaleWindowError(msg, thread_id=self.thread_id)
 
     # -- pins -------------------------------------------------------------------------------------
@@ -558,14 +543,11 @@ class ConversationHistory(BaseChatMessageHistory):
         source = find_pin_source(entries, words[0], message_id)
         known = find_pins(entries)
         draft = draft_pin(words[0], source, known)
-        name = None if source is None else source.message_id
+        name, told = (None, set[str]()) if source is None else (source.message_id, {source.id})
         for pin in known:
             if (pin.text, pin.message_id) == (words[0], name):
                 return pin
-        if source is not None:
-            return read_pin(self._append_about(source, draft))
-        [added] = self.log.append(self.key, [draft])
-        return read_pin(added)
+        return read_pin(self._append_about(told, draft))
 
     apin = to_async(pin)
 
@@ -588,7 +570,7 @@ class ConversationHistory(BaseChatMessageHistory):
     # -- maps for a NoSQL log, and tables for people ----------------------------------------------
 
     def to_maps(
-        self, *, incremental: bool = True, exclude_last: bool = True, sink: str = DEFAULT_SINK
+        self, *, incremental: bool = True, exclude_last: bool = True, sink: str = "default"
     ) -> list[dict[str, Any]]:
         """Return the conversation's turns as maps, for storing by `id`.
 
@@ -615,21 +597,18 @@ class ConversationHistory(BaseChatMessageHistory):
             ConfigError: If `sink` is empty, or the log cannot store cursors.
         """
         if not incremental:
-            shown = build_turns(self.entries)
-            return [make_turn_map(turn) for turn in (shown[:-1] if exclude_last else shown)]
+            return export_maps(self.entries, ExportCursor(), exclude_last=exclude_last)[0]
+        if not isinstance(sink, str) or not sink:
+            raise ConfigError(f"sink must be a non-empty string, got {sink!r}")
+        name = f"export:{sink}"
         while True:
             # The cursor first: entries read after it hold all that it counts.
-            document = self.log.get_state(self.key, _name_cursor(sink))
+            document = self.log.get_state(self.key, name)
             before = ExportCursor(**(document.value if document else {}))
             version = None if document is None else document.version
-            entries = self.entries
-            maps, after = export_maps(entries, before, exclude_last=exclude_last)
-            if after == before:
-                return maps
-            written = self.log.set_state(
-                self.key, _name_cursor(sink), asdict(after), expected=version
-            )
-            if written is not None:
+            maps, after = export_maps(self.entries, before, exclude_last=exclude_last)
+            is_known = after == before
+            if is_known or self.log.set_state(self.key, name, asdict(after), expected=version):
                 return maps
 
     ato_maps = to_async(to_maps)
@@ -658,17 +637,7 @@ def _find_last_summary(entries: Sequence[Entry]) -> Turn | None:
     return None if summary is None else make_turn([summary])
 
 
-def _name_cursor(sink: str) -> str:
-    if not isinstance(sink, str) or not sink:
-        raise ConfigError(f"sink must be a non-empty string, got {sink!r}")
-    return f"export:{sink}"
-
-
 # -- A turn whose metadata can be extended, durably -----------------------------------------------
-
-
-_PAGE = 64
-"""How many of the latest entries are read for a turn: most are much shorter."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -719,8 +688,7 @@ class AddedTurn(Turn):
     def _annotate(self, **changes: Any) -> None:
         if not self.entries:
             msg = (
-                "a placeholder, or a turn of which nothing was stored, is not in the log; "
-                "nothing can be added to it"
+                "a placeholder, or a turn that was not stored, is not in the log; nothing is added"
             )
             raise InvalidMessageError(msg)
         newest = self.entries[-1]
@@ -733,28 +701,19 @@ def cut_reply(
 ) -> Entry | None:
     """Cut a reply of a thread; return its entry, None if nothing is left of it.
 
-    If the write hook stores nothing of what is left, nothing is; see
-    `ConversationHistory.cut_reply`.
+    The write hook is asked about the words that were heard, not about what is left of the reply:
+    that is part of what it let through. See `ConversationHistory.cut_reply`.
     """
+    if isinstance(heard, str) and heard.strip():
+        kept = drafting.apply_hook(AIMessage(heard))  # the words as the log holds them
+        heard = heard if kept is None else str(kept.text)
     entries = log.entries(key)
     reply = find_reply(entries, message_id)
-    drafts = plan_cut(entries, reply, _apply_hook(heard, drafting))
+    drafts = plan_cut(entries, reply, heard)
     if not drafts:
         return reply
-    *before, last = [one if one.message is None else drafting.filter_draft(one) for one in drafts]
-    if last is None:
-        last = Draft(role="control", control=Control((reply.id,), "cancelled"))
-    kept = [*filter(None, before), last]
-    added = log.append(key, kept)
+    added = log.append(key, drafts)
     return added[-1] if added[-1].control is None else None
-
-
-def _apply_hook(heard: Heard, drafting: DraftBuilder) -> Heard:
-    """Return words as the log would hold them: the reply that they are of was asked about, too."""
-    if drafting.hook is None or not isinstance(heard, str) or not heard.strip():
-        return heard
-    kept = drafting.apply_hook(AIMessage(heard))
-    return heard if kept is None else str(kept.text)
 
 
 # -- Forking: a new thread that goes on from a point of an old one --------------------------------
@@ -783,22 +742,16 @@ def fork_thread(
     there = log.entries(target)
     check_target(target, there, origin)
     spoken = [entry for entry in kept if entry.role != "summary"]
-    made: list[Entry] = []
-    if spoken:
-        drafts = [fork_entry(entry) for entry in spoken]
-        made = log.append(target, drafts)
+    made = log.append(target, list(map(fork_entry, spoken)))
     copies = {entry.id: copy for entry, copy in zip(spoken, made, strict=True)}
     summaries = [entry for entry in kept if entry.role == "summary"]
     for summary in sorted(summaries, key=lambda entry: entry.position):
-        draft = fork_summary(summary, spoken, copies)
-        [copies[summary.id]] = log.append(target, [draft])
-    if marks := fork_pins(entries, copies, there):
-        log.append(target, marks)
+        [copies[summary.id]] = log.append(target, [fork_summary(summary, spoken, copies)])
+    log.append(target, fork_pins(entries, copies, there))
     return target
 
 
 # -- The live part of a thread: what its next view needs, read without the archive before it ------
-_SAID = ("user", "assistant", "tool")
 _FURTHER = 4
 """How many times more is read where a view shows all that was read."""
 
@@ -809,23 +762,16 @@ class LiveThread:
 
     Attributes:
         key: The thread.
-        entries: By ascending position, control entries included.
+        entries: By ascending position, control entries included. They may be shared with others:
+            read them, and change nothing.
         floor: All entries after this position are among these; 0 where none is left out.
-        is_whole: Whether nothing that a model would read is left out.
-        max_tokens: The budget that was read for; None for all that a model would read.
-        token_counter: Counts the tokens of messages.
+        cut_at: The budget that left out what a model would read otherwise; None if there is none.
     """
 
     key: ThreadKey
     entries: Sequence[Entry]
     floor: int = 0
-    is_whole: bool = True
-    max_tokens: int | None = None
-    token_counter: TokenCounter = count_tokens
-
-    def holds(self, position: int) -> bool:
-        """Return whether all entries from this position on are among these."""
-        return position > self.floor
+    cut_at: int | None = None
 
     def build_view(self, **options: Any) -> Context | None:
         """Return the view of the whole thread.
@@ -834,26 +780,18 @@ class LiveThread:
         budget: the view of all entries tells which.
         """
         try:
-            view = build_context(self.entries, is_cut=not self.is_whole, **options)
+            view = build_context(self.entries, is_cut=self.cut_at is not None, **options)
         except BudgetError:
             return None
-        if self.is_whole:
-            return view
-        # Where something was cut, what lies before it is cut as well.
-        before = (entry for entry in self.entries if entry.position <= self.floor)
-        said = {entry.position for entry in before if entry.role in _SAID}
-        return None if view.is_whole or said & view.positions else view
+        return None if self.cut_at is not None and view.is_whole else view
 
 
 def read_context(log: MessageLog, key: ThreadKey, **options: Any) -> Context:
     """Return what a model gets of a thread; the options are those of `build_context`."""
-    thread = read_live(
-        log, key, options.get("max_tokens"), options.get("token_counter", count_tokens)
-    )
-    view = thread.build_view(**options)
-    while view is None and thread.floor:
-        thread = read_further(log, thread)
-        view = thread.build_view(**options)
+    counter = options.get("token_counter", count_tokens)
+    thread = read_live(log, key, options.get("max_tokens"), counter)
+    while (view := thread.build_view(**options)) is None and thread.floor:
+        thread = read_further(log, thread, counter)
     return view or build_context(thread.entries, **options)
 
 
@@ -864,8 +802,6 @@ def read_live(
     token_counter: TokenCounter = count_tokens,
 ) -> LiveThread:
     """Return a thread's live part, read backwards.
-
-    The entries may be shared with others: read them, and change nothing.
 
     Args:
         log: The log.
@@ -878,19 +814,18 @@ def read_live(
     """
     reach = LiveReach(max_tokens, token_counter)
     read = log.read_back(key, reach)
-    if not (reach.floor or reach.is_cut):
-        return LiveThread(key, read, 0, True, max_tokens, token_counter)
     if not reach.is_certain(read):
         return LiveThread(key, log.entries(key))
-    entries = reach.select_needed(read)
-    return LiveThread(key, entries, reach.floor, not reach.is_cut, max_tokens, token_counter)
+    cut_at = max_tokens if reach.is_cut else None
+    return LiveThread(key, reach.select_needed(read), reach.floor, cut_at)
 
 
-def read_further(log: MessageLog, thread: LiveThread) -> LiveThread:
+def read_further(log: MessageLog, thread: LiveThread, token_counter: TokenCounter) -> LiveThread:
     """Return the same thread with more of its entries, if there are more."""
-    if thread.is_whole or thread.max_tokens is None:
+    if thread.cut_at is None:
         return read_all(log, thread)
-    return read_live(log, thread.key, _FURTHER * thread.max_tokens, thread.token_counter)
+    # A view shows less than was read where it drops reasoning, for one.
+    return read_live(log, thread.key, _FURTHER * thread.cut_at, token_counter)
 
 
 def read_all(log: MessageLog, thread: LiveThread) -> LiveThread:

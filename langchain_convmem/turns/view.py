@@ -162,7 +162,7 @@ class TurnView:
             if view is not None or not thread.floor:
                 break
             # The turn began long ago, or the budget reaches further back than what was read.
-            thread = read_further(self.memory.log, thread)
+            thread = read_further(self.memory.log, thread, self.memory.token_counter)
             turn = locate(thread.entries)
         if view is None:
             # What was said before and never answered is one exchange with the turn, which is never
@@ -180,7 +180,7 @@ class TurnView:
         self, budgets: Sequence[int | None], thread: LiveThread, turn: TurnEntries
     ) -> Context | None:
         """Return the view in the first budget that it fits; None if more has to be read for it."""
-        if thread.holds(turn.start) and (turn.is_whole or not thread.floor):
+        if turn.start > thread.floor and (turn.is_whole or not thread.floor):
             seen = replace(thread, entries=turn.entries)
             for budget in budgets:
                 view = seen.build_view(max_tokens=budget, **self._rules)

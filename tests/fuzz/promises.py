@@ -159,7 +159,8 @@ def faults_of_reading_back(thread: Thread, profile: str, rng: random.Random) -> 
         return []  # the thread is read whole then
     read = reach.select_needed(pages)
     options: dict[str, Any] = {"provider": profile, "max_tokens": budget}
-    shown = LiveThread(KEY, read, reach.floor, not reach.is_cut).build_view(**options)
+    cut_at = budget if reach.is_cut else None
+    shown = LiveThread(KEY, read, reach.floor, cut_at).build_view(**options)
     if shown is None:
         return []  # more is read then
     whole = build_context(thread.entries, **options)
