@@ -176,7 +176,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         turn = _find_turn(state, run)
         if turn.note is None:
             return None
-        run.sync.finish(turn.note, turn.messages)
+        run.sync.catch_up(turn.messages, turn.note)
         if run.options.remember:
             self._turn_memory.note_turn(run.key)
         # Between two runs the application removes messages; around the calls of the model, other

@@ -209,7 +209,7 @@ class ModelCall:
         """Store the words that came of a reply that broke off."""
         if said := self.heard.collect_broken():
             timing = measure_times(self.started_ms, self.heard.first_token_ms)
-            run.sync.store_broken_reply(self.turn, said, self.held, timing)
+            run.sync.store_reply(self.turn, said, self.held, timing, is_cut=True)
 
 
 def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
-from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 
@@ -17,9 +15,6 @@ _CHECKPOINTER = "__pregel_checkpointer"
 """Under which LangGraph tells a node what keeps its state from run to run."""
 _SCRATCHPAD = "__pregel_scratchpad"
 """Under which LangGraph tells a node at which step its run stops at the latest."""
-Path: TypeAlias = tuple[tuple[str, str], ...]
-"""Checkpoint, node and task (`node:task`) of each level of a graph, outermost first. A task is the
-same when it is retried or resumed, and another in a new run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +23,9 @@ class NodeContext:
 
     Attributes:
         key: The thread of the log.
-        path: Where in the run it is.
+        path: Where in the run it is: checkpoint, node and task (`node:task`) of each level of a
+            graph, outermost first. A task is the same when it is retried or resumed, and another in
+            a new run.
         since: The checkpoint that the run starts from, if one was given.
         is_sent: Whether a `Send` brought the node its state.
         is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
@@ -37,7 +34,7 @@ class NodeContext:
     """
 
     key: ThreadKey
-    path: Path
+    path: list[list[str]]
     since: str | None = None
     is_sent: bool = False
     is_stateless: bool = False
@@ -52,42 +49,34 @@ class NodeContext:
         names = metadata.get("langgraph_checkpoint_ns", "").split("|")
         return cls(
             key=key,
-            path=tuple(
-                (checkpoints.get("|".join(names[:depth])) or "", name or f":{make_ulid()}")
+            path=[
+                [checkpoints.get("|".join(names[:depth])) or "", name or f":{make_ulid()}"]
                 for depth, name in enumerate(names)
-            ),
+            ],
             since=metadata.get("checkpoint_id"),
             is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
             is_stateless=configurable.get(_CHECKPOINTER, ...) is None,
             run=getattr(configurable.get(_SCRATCHPAD), "stop", None),
         )
 
-    @property
-    def level(self) -> list[str]:
-        """Names of the nodes around the graph that the node is in; empty at the top."""
-        return _read_level(self.path)
+    def replaces(self, entry: Entry) -> bool:
+        """Return whether an entry of the turn that the state lacks is of an earlier attempt.
 
-    @property
-    def task(self) -> str:
-        """What this execution of the node is called."""
-        return self.path[-1][1].rpartition(":")[2]
-
-    def is_beside(self, path: Path) -> bool:
-        """Return whether something came from another branch of the same step."""
-        for (checkpoint, task), (others, other_task) in zip(self.path, path, strict=False):
+        What a branch beside this one says is not, nor what a graph within a node does.
+        """
+        path = entry.metadata.aux.get(_AUX)
+        if not path or _name_graphs(path) != _name_graphs(self.path):
+            return False
+        for (checkpoint, task), (other, other_task) in zip(self.path, path, strict=True):
             if task != other_task:
-                return checkpoint == others
-        return False
+                return bool(checkpoint != other)
+        return True
 
     def make_metadata(
-        self,
-        after: str | None = None,
-        timing: Mapping[str, int] | None = None,
-        attributes: tuple[str, ...] = (),
+        self, timing: Mapping[str, int] | None = None, attributes: tuple[str, ...] = ()
     ) -> Metadata:
-        """Return the metadata of an entry that this node stores, `after` another message."""
-        mark = {"after": after, "path": [list(level) for level in self.path]}
-        return Metadata(attributes, timing or {}, aux={_AUX: mark})
+        """Return the metadata of an entry that this node stores."""
+        return Metadata(attributes, timing or {}, aux={_AUX: self.path})
 
     def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
         """Return the control entry that takes entries out of the views; nothing for none."""
@@ -97,37 +86,11 @@ class NodeContext:
         return [Draft(role="control", control=control, metadata=self.make_metadata())]
 
 
-class Mark(NamedTuple):
-    """How an entry came into the log: after which message of the state, and where in a run."""
-
-    after: str | None
-    path: Path
-
-    @property
-    def level(self) -> list[str]:
-        """Names of the nodes around the graph."""
-        return _read_level(self.path)
+def is_of_a_state(entry: Entry) -> bool:
+    """Return whether an entry was stored for a state."""
+    return _AUX in entry.metadata.aux
 
 
-def read_mark(entry: Entry) -> Mark | None:
-    """Return how an entry came into the log; None if it was not stored for a state."""
-    mark = entry.metadata.aux.get(_AUX)
-    if not isinstance(mark, dict) or mark.keys() != {"after", "path"}:
-        return None
-    path = tuple((str(checkpoint), str(task)) for checkpoint, task in mark["path"])
-    return Mark(mark["after"], path) if path else None
-
-
-def read_step(path: Path) -> int:
-    """Return at which step of the outermost graph something happened.
-
-    LangGraph writes it into the ids of checkpoints; 0 for an id of another kind.
-    """
-    try:
-        return UUID(path[0][0]).clock_seq
-    except ValueError:
-        return 0
-
-
-def _read_level(path: Path) -> list[str]:
-    return [name.partition(":")[0] for _, name in path[:-1]]
+def _name_graphs(path: list[list[str]]) -> list[str]:
+    """Return the names of the nodes around the graph that a node is in; none at the top."""
+    return [task.partition(":")[0] for _, task in path[:-1]]

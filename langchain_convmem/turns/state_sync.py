@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import takewhile
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -24,14 +22,14 @@ from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.turns.messages import join_thread, name_result
-from langchain_convmem.turns.node_context import NodeContext, read_step
+from langchain_convmem.turns.node_context import NodeContext, is_of_a_state
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
 from langchain_convmem.turns.state_diff import StateDiff, is_answer
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import CallContext
-from langchain_convmem.views.codec import get_role, make_draft
+from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
-from langchain_convmem.views.live import find_live_entries, merge_entries
+from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries
 from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
@@ -43,15 +41,9 @@ NOTHING_ASKED: Final = (
     "user says, and put other messages into the thread with memory.add_messages()"
 )
 """Why a run is refused that brings replies alone."""
-_FIRST_STEPS: Final = 1
-"""Up to this step a state holds what its first run was sent, and nobody's turn."""
 _SUMMARY_SOURCE = "summarization"
 _RANDOM = 4
 """The version of a UUID that holds nothing but chance, as LangGraph's do."""
-_REFUSED: Final = "refused"
-"""Document beside a thread: ids of messages that were sent to its state for other users."""
-_NOTED: Final = 100
-"""So many of these are kept."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 
@@ -105,7 +97,6 @@ class SyncedTurn:
         messages: Its messages in the state, but those that were undone in the log.
         known: Its live entries by message id, some perhaps of messages that left the state.
         abandoned: Ids of entries of replies that an attempt made which came to nothing.
-        after: Id of the last message that is in the log.
         is_heard: Whether anything is stored of what the user said; if not, no answer is.
         own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
     """
@@ -114,7 +105,6 @@ class SyncedTurn:
     messages: Sequence[BaseMessage] = ()
     known: dict[str, Entry] = field(default_factory=dict)
     abandoned: Sequence[str] = ()
-    after: str | None = None
     is_heard: bool = True
     own_tokens: Mapping[str, int] = field(default_factory=dict)
 
@@ -180,37 +170,39 @@ class StateSync:
         """
         context, held = self.context, select_spoken(messages, self.context)
         ids = [str(one.id) for one in held]
-        entries = self._read_from([*ids, *(note["held"] if note else ())])
-        refused = self._find_refused(ids, entries, note)
-        held = [one for one in held if one.id not in refused]
-        if _is_said_again(held, {entry.message_id for entry in entries}):
-            refused = {*refused, str(held.pop().id)}
+        self._go_back(ids)
+        is_kept = not (context.is_stateless or context.is_sent)
+        removed = set(note["held"] if note is not None and is_kept else ()).difference(ids)
+        diff = self._read_diff([*ids, *removed])
+        user = None if note is None else note["user"]
+        if note is None and is_kept and not diff.count_settled(held):
+            user = self._find_user(ids[:-1])  # a graph whose state has no key for the note
+        self._check_user(user, ids)
+        # What was sent for another user is refused, and stays in the state.
+        gone = set(diff.dead).difference(diff.versions)
+        held, state = [one for one in held if one.id not in gone], messages
         if not held:
             return BegunTurn(None, messages)
         if all(map(is_answer, held)):
             raise InvalidMessageError(NOTHING_ASKED)
-        back: Sequence[str] = ()
-        state, is_new = messages, note is None and context.since is None and not context.is_sent
-        if is_new and (context.is_stateless or not entries) and not is_answer(held[-1]):
-            held, entries, state, back = self._join(messages, held, entries)
-        diff = StateDiff(self.drafting, context, entries)
+        if note is None and context.is_stateless and not (context.is_sent or is_answer(held[-1])):
+            held, diff, state = self._join(messages, held, diff)
         spoken = held[: self._count_kept(held, diff, note)]
-        again = {one.id for one in held[len(spoken) :]}
-        if again and diff.is_changed(spoken[-1]):
-            back = _list_later(entries, str(spoken[-1].id))
-        asked = _find_question(spoken)
-        forgotten = self._find_forgotten(spoken, diff, note, until=find_exchange(spoken))
+        asked, until = _find_question(spoken), find_exchange(spoken)
+        if note is None:
+            until = diff.count_settled(spoken) if is_kept else 0
+        forgotten = self._find_forgotten(spoken[:until], diff, note)
+        back = _list_later(diff, spoken[-1]) if diff.is_changed(spoken[-1]) else []
+        left = [one.id for one in diff.live if one.message_id in removed]
+        left += find_summaries_over(diff.live, left)
         diff.compare(spoken, forgotten, asked=asked)
-        late = {draft.turn_id for draft in diff.news if draft.role == "assistant"}
-        old = [entry for entry in diff.live if entry.turn_id in late]
-        back = [*back, *diff.find_abandoned(old, spoken)]
-        controls = [*self._take_back(diff, ids, note), *context.retract(back, "replaced")]
+        controls = [*context.retract(left, "rewind"), *context.retract(back, "replaced")]
         stored = self._append([*controls, *diff.news])
-        turn = self._make_note(diff, spoken, asked, stored)
-        gone = {*refused, *forgotten, *again}
-        edits = {one.id: one for one in diff.edits}
-        after = [edits.get(one.id, one) for one in state if one.id not in gone]
-        return BegunTurn(turn, after, len({entry.turn_id for entry in entries} & late))
+        late = {draft.turn_id for draft in diff.news if draft.role == "assistant"}
+        late &= {entry.turn_id for entry in diff.entries}
+        gone.update(forgotten, (str(one.id) for one in held[len(spoken) :]))
+        after = [one for one in state if one.id not in gone]
+        return BegunTurn(self._make_note(diff, spoken, asked, stored), after, len(late))
 
     def _make_note(
         self,
@@ -234,47 +226,24 @@ class StateSync:
             held=[str(one.id) for one in spoken] if self.follows_removals else [],
         )
 
-    def _find_refused(
-        self, ids: Sequence[str], entries: Sequence[Entry], note: TurnNote | None
-    ) -> Collection[str]:
-        """Return the ids of what was sent for another user, and stayed in the state.
-
-        A checkpointer knows a thread by its id, and not its user, whom two may name. A run for the
-        wrong one is refused, but what it was sent stays in the state: so its ids are noted.
-
-        Raises:
-            ConfigError: If the state is of another user than the run is for.
-        """
-        known = {entry.message_id for entry in entries}.intersection(ids)
-        is_kept = not (self.context.is_stateless or self.context.is_sent)
-        user = None if note is None else note["user"]
-        is_later = read_step(self.context.path) > _FIRST_STEPS and len(ids) > 1
-        if note is None and is_kept and is_later and not known:
-            user = self._find_user(ids[:-1])  # a graph whose state has no key for the note
-        self._check_user(user, ids)
-        document = self.log.get_state(self.context.key, _REFUSED) if is_kept and known else None
-        return set() if document is None else set(document.value).difference(known)
-
     def _find_user(self, ids: Collection[str]) -> str | None:
         """Return another user in whose thread of this name some messages are, if any."""
         key = self.context.key
-        users = {owner.user_id for owner in self.log.owners()} - {None, key.user_id}
+        users = {owner.user_id for owner in self.log.owners() if ids} - {None, key.user_id}
         keys = [ThreadKey(user, key.thread_id) for user in users]
         return next((one.user_id for one in keys if self.log.find(one, ids)), None)
 
     def _check_user(self, user: str | None, sent: Sequence[str] = ()) -> None:
-        """Refuse to continue one user's state for another, and note what that user's log lacks."""
+        """Refuse to continue one user's state for another, and whatever was sent to it."""
         key = self.context.key
         if user in (None, key.user_id):
             return
-        if sent:
-            owner = ThreadKey(user, key.thread_id)
-            known = {entry.message_id for entry in self.log.find(owner, sent)}
-            document = self.log.get_state(owner, _REFUSED)
-            noted = [] if document is None else document.value
-            names = [*dict.fromkeys([*noted, *(name for name in sent if name not in known)])]
-            version = None if document is None else document.version
-            self.log.set_state(owner, _REFUSED, names[-_NOTED:], expected=version)
+        owner = ThreadKey(user, key.thread_id)
+        known = {entry.message_id for entry in self.log.find(owner, sent)}
+        # A checkpointer knows a thread by its id alone, and keeps what it was sent for anyone.
+        refused = self.context.retract([name for name in sent if name not in known], "failed")
+        if refused:
+            self.log.append(owner, refused)
         msg = (
             f"the state of thread {key.thread_id!r} is of the user {user!r}, and this run is for "
             f"{key.user_id!r}; name that user, or another thread. The config of a snapshot names "
@@ -283,48 +252,43 @@ class StateSync:
         raise ConfigError(msg)
 
     def _join(
-        self, state: Sequence[BaseMessage], held: list[BaseMessage], found: list[Entry]
-    ) -> tuple[list[BaseMessage], list[Entry], Sequence[BaseMessage], list[str]]:
+        self, state: Sequence[BaseMessage], held: list[BaseMessage], diff: StateDiff
+    ) -> tuple[list[BaseMessage], StateDiff, Sequence[BaseMessage]]:
         """Find what is new of a chat that its caller sends whole, or the end of, with every run.
 
         Such a state knows of no earlier turn, and perhaps no ids of the log: an id that LangGraph
         made up for this run is none.
 
         Returns:
-            The messages of the turn, and those that are new before it; the entries of the thread;
-            the messages of the state, those of a turn that goes on as the log has them; and the ids
-            of entries in whose place something else is said.
+            The messages of the turn, and those that are new before it; what the log knows of the
+            thread; and the messages of the state, those of a turn that goes on as the log has them.
         """
         framing = [one for one in held if get_role(one) == "system"]
         said = [one for one in held if get_role(one) != "system"]
-        ids = {entry.message_id for entry in found}
-        sent = [one if one.id in ids else _drop_made_up_id(one) for one in said]
         thread = read_live(self.log, self.context.key)
         if all(entry.role != "user" for entry in find_live_entries(thread.entries)):
-            return held, found, state, []
+            return held, diff, state
+        sent = [one if one.id in diff.versions else _drop_made_up_id(one) for one in said]
         thread, joined = join_thread(self.log, thread, sent, self.drafting.filter_message)
-        entries, live = merge_entries(found, thread.entries), find_live_entries(thread.entries)
+        whole = StateDiff(merge_entries(diff.entries, thread.entries), self._draft)
         new = {id(one) for one in joined.new}
         news = [one for one, as_sent in zip(said, sent, strict=True) if id(as_sent) in new]
-        asked = joined.replaces or joined.again
-        if asked is None and all(get_role(one) != "user" for one in news):
-            asked = next(entry for entry in reversed(live) if entry.role == "user")
-        if asked is None:
-            return [*framing, *news], entries, state, []
-        # A turn that goes on: its question may be several messages.
-        turn = [entry for entry in live if entry.turn_id == asked.turn_id]
-        users = [one for one in turn if one.role == "user" and one.position <= asked.position]
-        start = max(find_exchange(said), _find_question(said) - len(users) + 1)
-        later = [] if joined.replaces is None else _list_later(entries, asked.message_id)
-        if said[start].id in ids:  # the state has the log's ids, and words that a hook may hide
-            return [*framing, *said[start:]], entries, state, later
-        known = users if get_role(said[-1]) == "user" else [*filter(_is_asked_or_called, turn)]
-        own = [build_message(entry) for entry in known]
-        if joined.replaces is not None:
-            own[-1] = said[-1].model_copy(update={"id": asked.message_id})
-        own += [one for one in news if get_role(one) != "user"]
+        start, question = find_exchange(said), said[_find_question(said)]
+        if question.id in diff.versions:
+            return [*framing, *said[start:]], whole, state
+        if any(get_role(one) == "user" for one in news):
+            return [*framing, *news], whole, state
+        asked = joined.again or [one for one in whole.live if one.role == "user"][-1]
+        own = [
+            build_message(entry)
+            for entry in whole.live
+            if entry.turn_id == asked.turn_id
+            if entry.role == "user"
+            or (question is not said[-1] and (entry.role == "tool" or find_calls(entry.message)))
+        ]
+        own += news
         before = next(n for n, one in enumerate(state) if one.id == said[start].id)
-        return [*framing, *own], entries, [*state[:before], *own], later
+        return [*framing, *own], whole, [*state[:before], *own]
 
     def _count_kept(
         self, held: Sequence[BaseMessage], diff: StateDiff, note: TurnNote | None
@@ -339,7 +303,7 @@ class StateSync:
         """
         context = self.context
         is_own = note is None or note["run"] in (None, context.run)
-        is_placed = context.is_stateless or context.is_sent or context.level or context.since
+        is_placed = context.is_stateless or context.is_sent or context.path[1:] or context.since
         if is_own or is_placed or not is_answer(held[-1]):
             return len(held)
         for number in reversed(range(len(held))):
@@ -351,6 +315,41 @@ class StateSync:
             raise InvalidMessageError(NOTHING_ASKED)
         return asked + 1
 
+    def _go_back(self, ids: Sequence[str]) -> None:
+        """Follow a run to the checkpoint that it starts from.
+
+        What came after it leaves the views, and what an earlier such run took out of them and this
+        state holds is back. Nothing is erased.
+
+        Args:
+            ids: Those of the messages that the state holds.
+        """
+        context = self.context
+        if context.since is None or context.is_sent:
+            return
+        entries = self._read()
+        said = [entry for entry in entries if entry.control is None and entry.message_id in ids]
+        if context.path[1:] and not said:
+            return  # a graph within a node, which starts with what it is given
+        last = max(({one.message_id: one.position for one in reversed(said)}).values(), default=0)
+        turn_id = next((one.turn_id for one in reversed(said) if one.role == "user"), None)
+        held, dead = {entry.id for entry in said}, find_retracted_ids(entries)
+        lifted = [
+            entry.id
+            for entry in entries
+            if entry.control is not None and entry.id not in dead and is_of_a_state(entry)
+            if entry.control.reason == "rewind" and not held.isdisjoint(entry.control.retracts)
+        ]
+        live = find_live_entries([entry for entry in entries if entry.id not in lifted])
+        left = [
+            entry.id
+            for entry in live
+            if entry.role != "summary" and entry.message_id not in ids
+            if entry.id in dead or (entry.position > last and entry.turn_id != turn_id)
+        ]
+        gone = [*lifted, *left, *find_summaries_over(live, left)]
+        self._append(context.retract(gone, "rewind"))
+
     # -- A turn goes on -------------------------------------------------------------------------
 
     def catch_up(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> SyncedTurn:
@@ -360,90 +359,73 @@ class StateSync:
             messages: Those of the state, each with an id.
             note: The turn; None if nothing of it is to be stored.
         """
-        spoken, context = select_spoken(messages, self.context), self.context
+        spoken = select_spoken(messages, self.context)
         if note is None:
             return SyncedTurn(messages=spoken[find_exchange(spoken) :], is_heard=False)
-        ids, first = [str(one.id) for one in spoken], 0
-        if context.since is None and note["first"] in ids:
-            first = ids.index(note["first"])
-        entries = self._read(0 if context.since is not None else note["position"] - 1)
-        diff = StateDiff(self.drafting, context, entries)
-        known = [n for n, name in enumerate(ids) if n >= first and name in diff.versions]
-        until = max(known, default=first)
-        forgotten = self._find_forgotten(spoken, diff, note, first=first, until=until)
-        diff.compare(spoken, forgotten, first=first, turn_id=note["id"])
-        back = [] if context.since is None else self._take_back(diff, ids)
-        turn = self._make_turn(diff, spoken[first:], note, back)
+        ids = [str(one.id) for one in spoken]
+        self._go_back(ids)
+        said = spoken[_find_start(spoken, note) :]
+        diff = StateDiff(self._read(note["position"] - 1), self._draft)
+        forgotten = self._find_forgotten(said[: diff.count_settled(said)], diff, note)
+        diff.compare(said, forgotten, turn_id=note["id"])
+        turn = self._make_turn(diff, said, ids, note["id"])
         is_lost = note["first"] not in diff.versions
         if is_lost and self._read_generation() != note["generation"]:
             turn.is_heard = False  # the question was forgotten: so is what answers it
         else:
-            self._write(turn, diff.news, back)
+            self._write(turn, diff.news)
         return turn
 
     def _make_turn(
-        self,
-        diff: StateDiff,
-        compared: Sequence[BaseMessage],
-        note: TurnNote,
-        back: Sequence[Draft],
+        self, diff: StateDiff, said: Sequence[BaseMessage], ids: Sequence[str], noted: str
     ) -> SyncedTurn:
-        turn_id = next((turn for turn in reversed(diff.turns) if turn), note["id"])
+        turn_id = next((turn for turn in reversed(diff.turns) if turn), noted)
         start = diff.turns.index(turn_id) if turn_id in diff.turns else 0
-        own = compared[start:]
-        gone = {name for draft in back if draft.control for name in draft.control.retracts}
-        shown = [entry for entry in diff.live if entry.id not in gone]
-        names = {entry.message_id for entry in shown}
-        names |= {str(draft.message.id) for draft in diff.news if draft.message is not None}
+        live = {entry.message_id: entry for entry in diff.live}
+        names = {*live, *(draft.message.id for draft in diff.news if draft.message is not None)}
+        last = max((live[name].position for name in ids if name in live), default=0)
+        abandoned = [
+            entry.id
+            for entry in diff.live
+            if entry.turn_id == turn_id and entry.role not in ("user", "summary")
+            if entry.message_id not in ids and entry.position > last
+            if self.context.replaces(entry)
+        ]
         return SyncedTurn(
             id=turn_id,
-            messages=[one for one in own if one.id in names or one.id not in diff.versions],
-            known={entry.message_id: entry for entry in shown if entry.turn_id == turn_id},
-            abandoned=diff.find_abandoned(shown, own),
-            after=diff.after,
+            messages=[o for o in said[start:] if o.id in names or o.id not in diff.versions],
+            known={name: entry for name, entry in live.items() if entry.turn_id == turn_id},
+            abandoned=[*abandoned, *find_summaries_over(diff.live, abandoned)],
             is_heard=diff.is_heard,
         )
 
-    def _write(self, turn: SyncedTurn, news: Sequence[Draft], back: Sequence[Draft] = ()) -> None:
+    def _write(self, turn: SyncedTurn, news: Sequence[Draft]) -> None:
         """Write; what is new of the turn takes the place of what an attempt said before."""
+        names = {draft.message.id for draft in news if draft.message is not None}
+        again = {entry.id for entry in turn.known.values() if entry.message_id in names}
         replaced: Sequence[str] = ()
         if any(draft.turn_id == turn.id for draft in news):
-            replaced, turn.abandoned = turn.abandoned, ()
-        controls = [*back, *self.context.retract(replaced, "replaced")]
+            replaced = [name for name in turn.abandoned if name not in again]
+            turn.abandoned = ()
+        controls = self.context.retract(replaced, "replaced")
         first = None if any(draft.role == "user" for draft in news) else turn.asked
         stored = self._append([*controls, *news], None if first is None else first.message_id)
         own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
         turn.known.update({entry.message_id: entry for entry in own})
 
     def _find_forgotten(
-        self,
-        spoken: Sequence[BaseMessage],
-        diff: StateDiff,
-        note: TurnNote | None,
-        *,
-        first: int = 0,
-        until: int,
+        self, settled: Sequence[BaseMessage], diff: StateDiff, note: TurnNote | None
     ) -> set[str]:
         """Return the ids of messages that the log had and has no more, since they were forgotten.
 
         All before a later message was in the log, if the user had anything forgotten since the
         note; what was another user's is new to this one.
         """
-        is_lacking = any(spoken[n].id not in diff.versions for n in range(first, until))
-        if is_lacking and note is not None and note["user"] == self.context.key.user_id:
-            is_same = self._read_generation() == note["generation"]
-            return diff.find_forgotten(spoken, first=first, settled=first if is_same else until)
-        return diff.find_forgotten(spoken, first=first, settled=first)
-
-    def _take_back(
-        self, diff: StateDiff, ids: Sequence[str], note: TurnNote | None = None
-    ) -> list[Draft]:
-        """Return what takes out of the views what the state no longer holds, and brings back."""
-        if self.context.is_stateless:
-            return []
-        is_told = self.follows_removals and note is not None and not self.context.is_sent
-        removed = note["held"] if is_told and note is not None else ()
-        return diff.take_back(ids, removed, is_whole=self.follows_removals)
+        lacking = {str(one.id) for one in settled if one.id not in diff.versions}
+        if lacking and note is not None:
+            is_own = note["user"] == self.context.key.user_id
+            return lacking if is_own and self._read_generation() != note["generation"] else set()
+        return lacking
 
     # -- What a model and its tools say, before the state holds it ------------------------------
 
@@ -453,46 +435,34 @@ class StateSync:
         messages: Sequence[BaseMessage],
         state: Sequence[BaseMessage],
         timing: Mapping[str, int],
-        attributes: tuple[str, ...] = (),
+        *,
+        is_cut: bool = False,
     ) -> list[BaseMessage]:
         """Store a reply and return it with ids of its own, under which it is stored.
 
-        It takes the place of what an attempt said before that came to nothing.
+        It takes the place of what an attempt said before that came to nothing. One that broke off
+        is not stored if an earlier attempt said all of it.
         """
+        attributes: tuple[str, ...] = ()
+        if is_cut:
+            earlier = [entry for entry in turn.known.values() if entry.id in turn.abandoned]
+            if any(INTERRUPTED not in entry.metadata.attributes for entry in earlier):
+                return []
+            attributes = (INTERRUPTED,)
+            messages = [*messages[:-1], mark_interrupted(messages[-1])]
         found = self.log.find(self.context.key, {one.id for one in messages if one.id})
         taken = {str(message.id) for message in state}
         taken |= {entry.message_id for entry in found if entry.turn_id != turn.id}
         own = list(assign_free_ids(messages, taken, lambda _: make_ulid()))
         if not turn.is_heard:
             return own
-        news: list[Draft] = []
-        for message in own:
-            metadata = self.context.make_metadata(turn.after, timing, attributes)
-            if turn.own_tokens:
-                aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
-                metadata, turn.own_tokens = replace(metadata, aux=aux), {}
-            draft = self._draft(message, turn.id, metadata)
-            if draft is not None:
-                news.append(draft)
-                turn.after = message.id
-        names = {message.id for message in own}
-        again = {entry.id for entry in turn.known.values() if entry.message_id in names}
-        turn.abandoned = [name for name in turn.abandoned if name not in again]
+        metadata = self.context.make_metadata(timing, attributes)
+        news = [draft for one in own if (draft := self._draft(one, turn.id, metadata)) is not None]
+        if news and turn.own_tokens:
+            aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
+            news[0], turn.own_tokens = replace(news[0], metadata=replace(metadata, aux=aux)), {}
         self._write(turn, news)
         return own
-
-    def store_broken_reply(
-        self,
-        turn: SyncedTurn,
-        messages: Sequence[BaseMessage],
-        state: Sequence[BaseMessage],
-        timing: Mapping[str, int],
-    ) -> None:
-        """Store what came of a reply that broke off, unless an earlier attempt said all of it."""
-        earlier = [entry for entry in turn.known.values() if entry.id in turn.abandoned]
-        if all(INTERRUPTED in entry.metadata.attributes for entry in earlier):
-            cut = [*messages[:-1], mark_interrupted(messages[-1])]
-            self.store_reply(turn, cut, state, timing, (INTERRUPTED,))
 
     def begin_results(
         self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str
@@ -509,18 +479,12 @@ class StateSync:
             if caller is None or not turn.is_heard or result.tool_call_id != call_id:
                 return result
             result = name_result(result, self.context.key, note["id"], str(caller.id))
-            metadata = self.context.make_metadata(caller.id)
-            draft = self._draft(result, note["id"], metadata)
+            draft = self._draft(result, note["id"])
             if draft is not None:
-                self._append([draft], note["first"])
+                self._write(turn, [draft])
             return result
 
         return store
-
-    def finish(self, note: TurnNote, messages: Sequence[BaseMessage]) -> None:
-        """Store what is left of a turn that came to its end."""
-        turn = self.catch_up(messages, note)
-        self._append(self.context.retract(turn.abandoned, "replaced"))
 
     # -- The log --------------------------------------------------------------------------------
 
@@ -537,33 +501,32 @@ class StateSync:
         if asked is None:
             entries = self.log.append(key, drafts)
         else:
-            plan = partial(_keep_answer, drafts)
-            entries = self.log.append_planned(key, plan, after=_BEYOND, message_ids=[asked])
+            entries = self.log.append_planned(
+                key,
+                lambda there: drafts if there else [],
+                after=_BEYOND,
+                message_ids=[asked],
+            )
         if self.trace is not None and entries and any(draft.role != "user" for draft in drafts):
             self.trace.report_stored(drafts)
         return entries
 
-    def _draft(self, message: BaseMessage, turn_id: str, metadata: Metadata) -> Draft | None:
-        draft = make_draft(message, turn_id=turn_id, metadata=metadata)
-        return self.drafting.filter_draft(draft)
+    def _draft(
+        self, message: BaseMessage, turn_id: str | None, metadata: Metadata | None = None
+    ) -> Draft | None:
+        metadata = metadata or self.context.make_metadata()
+        return self.drafting.build(message, turn_id=turn_id, metadata=metadata)
 
     def _read(self, after: int = 0) -> list[Entry]:
         return self.log.entries(self.context.key, after=after)
 
-    def _read_from(self, ids: Collection[str]) -> list[Entry]:
-        """Return the entries of a thread from the first of some messages on; all for a snapshot."""
-        if self.context.since is not None:
-            return self._read()
+    def _read_diff(self, ids: Collection[str]) -> StateDiff:
+        """Return what the log knows of a thread from the first of some messages on."""
         found = self.log.find(self.context.key, ids)
-        return self._read(found[0].position - 1) if found else []
+        return StateDiff(self._read(found[0].position - 1) if found else [], self._draft)
 
     def _read_generation(self) -> int:
         return self.log.changes(self.context.key.owner, 0, limit=1).generation
-
-
-def _keep_answer(drafts: Sequence[Draft], asked: Sequence[Entry]) -> Sequence[Draft]:
-    """Return what answers a message, if that is still in the log."""
-    return drafts if asked else []
 
 
 # -- Which messages were said, and belong together ------------------------------------------------
@@ -576,7 +539,7 @@ def name_messages(messages: Iterable[BaseMessage], context: NodeContext) -> list
     return [
         message
         if message.id
-        else message.model_copy(update={"id": _make_id(f"{context.task}-{number}")})
+        else message.model_copy(update={"id": _make_id(f"{context.path[-1][1]}-{number}")})
         for number, message in enumerate(messages)
     ]
 
@@ -609,21 +572,6 @@ def _drop_made_up_id(message: BaseMessage) -> BaseMessage:
     except ValueError:
         return message
     return message.model_copy(update={"id": None}) if is_made_up else message
-
-
-def _is_said_again(held: Sequence[BaseMessage], known: Collection[str]) -> bool:
-    """Return whether the user repeats the open question, under an id that LangGraph made up."""
-    latest = held[-2:]
-    if [get_role(one) for one in latest] != ["user", "user"]:
-        return False
-    before, last = latest
-    is_new = before.id in known and last.id not in known
-    return is_new and before.content == last.content and _drop_made_up_id(last).id is None
-
-
-def _is_asked_or_called(entry: Entry) -> bool:
-    """Return whether an entry is part of a turn that waits for results."""
-    return entry.role != "assistant" or bool(find_calls(entry.message))
 
 
 def _find_caller(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMessage | None:
@@ -664,8 +612,7 @@ def find_aside(
     """
     if not context.is_stateless:
         return CallContext()
-    first = None if note is None else note["first"]
-    before = takewhile(lambda one: one.id != first, messages) if note is not None else ()
+    before = messages[: _find_start(messages, note)]
     return CallContext(
         [one for one in messages if get_role(one) == "system"],
         [one for one in before if not is_remembered(one) and get_role(one) != "system"],
@@ -676,16 +623,23 @@ def drop_earlier(
     messages: Sequence[BaseMessage], note: TurnNote, context: NodeContext
 ) -> list[BaseMessage]:
     """Return the messages of the turn, and what else only this run shows."""
-    ids = [one.id for one in messages]
-    start = ids.index(note["first"]) if note["first"] in ids else 0
-    aside = find_aside(messages[:start], note, context)
-    return [*aside.instructions, *aside.messages, *messages[start:]]
+    start, is_shown = _find_start(messages, note), context.is_stateless
+    return [
+        one
+        for number, one in enumerate(messages)
+        if number >= start or (is_shown and (get_role(one) == "system" or not is_remembered(one)))
+    ]
 
 
-def _list_later(entries: Sequence[Entry], name: str) -> list[str]:
+def _find_start(messages: Sequence[BaseMessage], note: TurnNote | None) -> int:
+    """Return where the turn of a note begins; 0 if none of its messages is there."""
+    first = None if note is None else note["first"]
+    return next((number for number, one in enumerate(messages) if one.id == first), 0)
+
+
+def _list_later(diff: StateDiff, message: BaseMessage) -> list[str]:
     """Return the ids of what was said after a message, and of summaries that tell of it."""
-    live = find_live_entries(entries)
-    said = [entry for entry in live if entry.role != "summary"]
-    number = next((n for n, entry in enumerate(said) if entry.message_id == name), len(said))
-    gone = [entry.id for entry in said[number + 1 :]]
-    return [*gone, *find_summaries_over(live, [entry.id for entry in said[number:]])]
+    said = [entry for entry in diff.live if entry.role != "summary"]
+    number = next((n for n, entry in enumerate(said) if entry.message_id == message.id), len(said))
+    told = [entry.id for entry in said[number:]]
+    return [*told[1:], *find_summaries_over(diff.live, told)]

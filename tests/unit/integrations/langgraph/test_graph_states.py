@@ -165,12 +165,17 @@ def _snapshot(app, size):
     return next(one for one in states if not one.next and len(one.values["messages"]) == size)
 
 
+def fork(app, text, old, *changed):
+    """Say something behind a snapshot, with changes, by the config that `update_state` returns."""
+    config = app.update_state(old.config, {"messages": list(changed)})["configurable"]
+    app.invoke(says(text), {"configurable": {**config, "user_id": "ana"}})
+
+
 def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
     chat(app, "Porto?", "In May?", "By train?")
     old = _snapshot(app, 2)
     edited = HumanMessage("Lisbon?", id=old.values["messages"][0].id)
-    app.update_state(old.config, {"messages": [edited]})
-    chat(app, "In June?")
+    fork(app, "In June?", old, edited)
     assert [one.text for one in numbered.seen[-1]] == ["Lisbon?", "Reply 1.", "In June?"]
     assert shown(memory) == ["Lisbon?", "Reply 1.", "In June?", "Reply 4."]
     assert "By train?" in spoken(memory), "the log keeps it"
@@ -303,10 +308,8 @@ def test_what_was_undone_stays_undone_though_the_state_has_it(memory, graph):
 def test_a_branch_that_was_left_comes_back_with_its_state(app, memory):
     chat(app, "Porto?", "In May?")
     first, second = _snapshot(app, 2), _snapshot(app, 4)
-    app.update_state(first.config, {"messages": []})
-    chat(app, "In June?")
-    app.update_state(second.config, {"messages": []})
-    chat(app, "By train?")
+    fork(app, "In June?", first)
+    fork(app, "By train?", second)
     assert shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]
 
 
