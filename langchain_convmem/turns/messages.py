@@ -15,7 +15,7 @@ from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.turns.view import SPOKEN
+from langchain_convmem.turns.view import SPOKEN, find_turn_start
 from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces
 from langchain_convmem.views.content import is_paused
 from langchain_convmem.views.edits import INTERRUPTED
@@ -326,33 +326,26 @@ def continue_turn(
             came to its end and there is nothing to go on with.
     """
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
-    users = [number for number, entry in enumerate(live) if entry.role == "user"]
-    first = users[-1] if users else len(live)
-    while users and first - 1 in users and live[first - 1].turn_id == live[first].turn_id:
-        first -= 1  # messages of one turn in a row are one question
-    turn = live[first:]
-    if not turn or (not results and _is_last_word(turn[-1])):
-        brought = "results of tools" if results else "None"
-        msg = (
-            f"there is nothing to go on with: the input is {brought}"
-            ", and the thread has no turn with open tool calls; pass what the user says"
-        )
-        raise InvalidMessageError(msg)
+    asked = next((entry for entry in reversed(live) if entry.role == "user"), None)
+    # Messages of one turn in a row are one question.
+    turn = [one for one in live if asked and one.position >= find_turn_start(live, asked)]
     callers = {call["id"]: n for n, one in enumerate(turn) for call in find_calls(one.message)}
-    unknown = next((one for one in results if one.tool_call_id not in callers), None)
-    if unknown is not None:
-        msg = (
-            f"the tool result for {unknown.tool_call_id!r} answers no call of the thread's last "
-            "turn; pass results of the calls that the last reply made"
+    unknown = [one.tool_call_id for one in results if one.tool_call_id not in callers]
+    if not turn or unknown or (not results and _is_last_word(turn[-1])):
+        found = (
+            f"the tool result for {unknown[0]!r} answers no call of" if unknown else "none are in"
         )
-        raise InvalidMessageError(msg)
-    ends = [callers[result.tool_call_id] for result in results]
-    made = [turn[end] for end in ends]
-    named = [
-        name_result(one, caller.key, caller.turn_id, caller.message_id)
-        for one, caller in zip(results, made, strict=True)
-    ]
-    end = max(ends, default=len(turn) - 1)
+        msg = (
+            f"there are no open calls to go on with: {found} the thread's last turn; pass what the "
+        )
+        raise InvalidMessageError(
+            msg + "user says, or results of the calls that the last reply made"
+        )
+    end, named = -1 if results else len(turn) - 1, list[ToolMessage]()
+    for result in results:
+        caller = turn[callers[result.tool_call_id]]
+        end = max(end, callers[result.tool_call_id])
+        named.append(name_result(result, caller.key, caller.turn_id, caller.message_id))
     while end + 1 < len(turn) and turn[end + 1].role == "tool":
         end += 1
     return turn[: end + 1], named
