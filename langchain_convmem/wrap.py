@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import Any
 
 from langchain_core.language_models._compat_bridge import achunks_to_events, chunks_to_events
@@ -20,12 +19,11 @@ from langchain_core.language_models.chat_model_stream import AsyncChatModelStrea
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from langchain_core.runnables.utils import ConfigurableFieldSpec
-from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from langchain_convmem.background import finish, hop
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.locks import FifoLock
 from langchain_convmem.turns.chains import HISTORY_NAMES, ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.messages import read_input
@@ -34,8 +32,6 @@ from langchain_convmem.turns.replies import (
     PartialReplyHandler,
     ReplyCollector,
     aclose_quietly,
-    cut_last,
-    is_unfinished,
     read_reply,
 )
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
@@ -77,15 +73,6 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         """Whatever the inner chain returns."""
         return self.inner.OutputType
 
-    @property
-    def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """The configurable fields of the inner chain."""
-        return self.inner.config_specs
-
-    def get_output_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
-        """Return the schema of what the inner chain returns."""
-        return self.inner.get_output_schema(config)
-
     # -- one call -------------------------------------------------------------------------------
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -100,7 +87,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
     def _invoke(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         turn = self._make_turn(value, config)
-        with self._hold(turn):
+        with turn.line.hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
             payload, config = turn.begin(config)
             output = self.inner.invoke(payload, config, **kwargs)
             turn.finish(output)
@@ -109,11 +96,12 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
     async def _ainvoke(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         turn = self._make_turn(value, config)
-        async with self._ahold(turn):
-            payload, config = await hop(partial(turn.begin, config))
-            output = await self.inner.ainvoke(payload, config, **kwargs)
-            await finish(partial(turn.finish, output))
-            await hop(turn.turn.settle)
+        async with turn.line.ahold(self.queue_timeout_s):
+            with turn.turn.memory.active_turns.count():
+                payload, config = await hop(partial(turn.begin, config))
+                output = await self.inner.ainvoke(payload, config, **kwargs)
+                await finish(partial(turn.finish, output))
+                await hop(turn.turn.settle)
         return output
 
     # -- streams --------------------------------------------------------------------------------
@@ -122,43 +110,33 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Generator[Any]:
         """Run one turn and yield the answer in pieces as it arrives."""
-        yield from self.transform(iter([input]), config, **kwargs)
+        # The helper drops a stream that its reader left; closing it here ends the turn, and raises
+        # here if what came cannot be written.
+        with ExitStack() as opened:
 
-    def transform(
-        self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Generator[Any]:
-        """Run one turn once the input is complete, and yield the answer in pieces."""
-        opened: list[Generator[Any]] = []
+            def open_stream(
+                inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any
+            ) -> Iterator[Any]:
+                return opened.enter_context(closing(self._stream(inputs, config, **kwargs)))
 
-        def open_stream(
-            inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any
-        ) -> Iterator[Any]:
-            opened.append(self._stream(inputs, config, **kwargs))
-            return opened[-1]
-
-        stamped = stamp_config(config)
-        try:
-            yield from self._transform_stream_with_config(input, open_stream, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
-        finally:
-            # The helper drops a stream that its reader left; closing it here ends the turn, and
-            # raises here if what came cannot be written.
-            for stream in opened:
-                stream.close()
+            stamped = stamp_config(config)
+            said = iter([input])
+            yield from self._transform_stream_with_config(said, open_stream, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
 
     def _stream(
         self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any
     ) -> Generator[Any]:
-        turn = self._make_turn(_merge_chunks(list(inputs)), config)
-        with self._hold(turn):
+        turn = self._make_turn(next(inputs), config)
+        with turn.line.hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
             payload, config = turn.begin(config)
             try:
-                for chunk in _require_complete(self.inner.stream(payload, config, **kwargs)):
+                for chunk in self.inner.stream(payload, config, **kwargs):
                     turn.take_chunk(chunk)
                     yield chunk
             except BaseException:
                 turn.cut()
                 raise
-            turn.finish(turn.reply)
+            turn.finish(turn.reply.output)
             turn.turn.settle()
 
     async def astream(
@@ -169,41 +147,33 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         async def yield_input() -> AsyncIterator[Any]:
             yield input
 
-        # Closing this stream must close all beneath it now, not when they are collected.
-        async with aclosing(self.atransform(yield_input(), config, **kwargs)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-    async def atransform(
-        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncGenerator[Any]:
-        """Run one turn once the input is complete, and yield the answer in pieces."""
-        stamped = stamp_config(config)
-        stream = self._atransform_stream_with_config(input, self._astream, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
+        said, stamped = yield_input(), stamp_config(config)
+        stream = self._atransform_stream_with_config(said, self._astream, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
         try:
             async for chunk in stream:
                 yield chunk
-        finally:
+        finally:  # closing this stream closes all beneath it now, not when they are collected
             await aclose_quietly(stream)
 
     async def _astream(
         self, inputs: AsyncIterator[Any], config: RunnableConfig, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        turn = self._make_turn(_merge_chunks([part async for part in inputs]), config)
-        async with self._ahold(turn):
-            payload, config = await hop(partial(turn.begin, config))
-            stream = self.inner.astream(payload, config, **kwargs)
-            try:
-                async for chunk in stream:
-                    turn.take_chunk(chunk)
-                    yield chunk
-            except BaseException:
-                await finish(turn.cut)
-                raise
-            finally:
-                await aclose_quietly(stream)
-            await finish(partial(turn.finish, turn.reply))
-            await hop(turn.turn.settle)
+        turn = self._make_turn(await anext(inputs), config)
+        async with turn.line.ahold(self.queue_timeout_s):
+            with turn.turn.memory.active_turns.count():
+                payload, config = await hop(partial(turn.begin, config))
+                stream = self.inner.astream(payload, config, **kwargs)
+                try:
+                    async for chunk in stream:
+                        turn.take_chunk(chunk)
+                        yield chunk
+                except BaseException:
+                    await finish(turn.cut)
+                    raise
+                finally:
+                    await aclose_quietly(stream)
+                await finish(partial(turn.finish, turn.reply.output))
+                await hop(turn.turn.settle)
 
     def stream_events(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run one turn and return its events; for `version="v3"`, the typed stream of a model."""
@@ -248,119 +218,64 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         )
         before = self.history_messages_key
         if before is None and shape.slots:
-            before = next((name for name in HISTORY_NAMES if name in shape.slots), None)
+            before = next((name for name in reversed(HISTORY_NAMES) if name in shape.slots), None)
         said, extra = read_input(
             value, input_messages_key=self.input_messages_key, history_messages_key=before
         )
-        names = (self.input_messages_key, before, self.output_messages_key)
-        return WrappedTurn(turn, said, extra, *names)
-
-    @contextmanager
-    def _hold(self, turn: WrappedTurn) -> Iterator[None]:
-        """Hold the thread of a turn, and let who closes the memory wait for it."""
-        line = get_line((turn.turn.memory.log_place, turn.turn.key))
-        with line.hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
-            yield
-
-    @asynccontextmanager
-    async def _ahold(self, turn: WrappedTurn) -> AsyncIterator[None]:
-        """Hold the thread of a turn without blocking the event loop; see `_hold`."""
-        line = get_line((turn.turn.memory.log_place, turn.turn.key))
-        async with line.ahold(self.queue_timeout_s):
-            with turn.turn.memory.active_turns.count():
-                yield
+        line = get_line((memory.log_place, turn.key))
+        keys = {"said_key": self.input_messages_key, "history_key": before}
+        return WrappedTurn(turn, line, said, extra, keys, self.output_messages_key)
 
 
 # -- One turn of a chain --------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WrappedTurn:
     """One turn of a wrapped chain: what the chain is called with, and what it said as messages.
 
     Attributes:
         turn: The turn.
+        line: In which the turns of its thread wait.
         said: What the call says.
         extra: What else its input held.
-        said_key: Under which a dict holds what is said.
-        history_key: Under which one holds what was said before.
+        keys: Under which a dict holds what is said, and what was said before.
         answer_key: Under which one holds the answer.
         heard: Hears the models of the chain, and learns what they take.
         reply: What came of a stream.
+        given: The messages that the chain was called with.
     """
 
     turn: Turn
+    line: FifoLock
     said: Sequence[BaseMessage]
     extra: Mapping[str, Any]
-    said_key: str | None = None
-    history_key: str | None = None
-    answer_key: str | None = None
+    keys: Mapping[str, str | None]
+    answer_key: str | None
     heard: PartialReplyHandler = field(default_factory=PartialReplyHandler)
     reply: ReplyCollector = field(default_factory=ReplyCollector)
+    given: Sequence[BaseMessage] = ()
 
     def begin(self, config: RunnableConfig) -> tuple[Any, RunnableConfig]:
         """Store the user's message; return the input and the config of the inner chain."""
-        context, config = self.turn.begin(self.said), self.heard.listen(config)
-        keys = {"said_key": self.said_key, "history_key": self.history_key}
-        return context.make_call(config, self.extra, **keys)
+        context = self.turn.begin(self.said)
+        self.given = context.given
+        return context.make_call(self.heard.listen(config), self.extra, **self.keys)
 
     def take_chunk(self, chunk: Any) -> None:
         """Add a chunk of the reply; note the time of the first one."""
-        self.reply.add(chunk)
-        if self.reply.has_text:
+        if self.reply.add(chunk):
             self.turn.note_first_token()
 
     def finish(self, output: Any) -> None:
-        """Store a complete reply, or one that its provider never finished.
-
-        Args:
-            output: What the chain returned, or the chunks that it streamed.
-        """
-        given, heard = self._given, self.heard.message
-        if isinstance(output, ReplyCollector):
-            messages = output.complete(given, heard=heard, output_messages_key=self.answer_key)
-        else:
-            messages = read_reply(output, given, heard=heard, output_messages_key=self.answer_key)
-        if messages and is_unfinished(messages[-1]):
-            self.turn.finish(cut_last(messages, keeps_calls=True), "interrupted")
-        else:
-            self.turn.finish(messages)
+        """Store what the chain returned."""
+        heard, key = self.heard.message, self.answer_key
+        self.turn.finish(read_reply(output, self.given, heard=heard, output_messages_key=key))
 
     def cut(self) -> None:
         """Store the part of a stream received before it was cut off, marked `interrupted`."""
-        self.turn.finish(self.reply.collect_cut(self._given), "interrupted")
-
-    @property
-    def _given(self) -> Sequence[BaseMessage]:
-        """The messages that the inner chain was called with."""
-        return () if self.turn.context is None else self.turn.context.given
+        self.turn.finish(self.reply.collect_cut(self.given, self.answer_key), "interrupted")
 
 
 # -- Streams --------------------------------------------------------------------------------------
-def _require_complete(stream: Iterator[Any]) -> Iterator[Any]:
-    """Pass on a stream; raise if it was closed from outside instead of coming to its end.
-
-    When a forgotten chain is collected, what follows this turn may read on after the
-    collector has closed what comes before it: that is not a whole reply.
-    """
-    while getattr(stream, "gi_frame", stream) is not None:
-        try:
-            chunk = next(stream)
-        except StopIteration:
-            return
-        yield chunk
-    raise GeneratorExit
-
-
-def _merge_chunks(parts: list[Any]) -> Any:
-    """Return the input of a chain that came in parts.
-
-    Raises:
-        ConfigError: If none came.
-    """
-    if not parts:
-        raise ConfigError("the chain was called without input; pass what the user said")
-    return reduce(add, parts)
-
-
 def _open_typed_stream(chunks: Iterator[Any]) -> ChatModelStream:
     """Return LangChain's typed stream (`version="v3"`) of chunks; reading it runs the chain.
 
@@ -369,18 +284,7 @@ def _open_typed_stream(chunks: Iterator[Any]) -> ChatModelStream:
     """
     events = chunks_to_events(map(_to_generation, chunks))
     stream = ChatModelStream()
-
-    def pump() -> bool:
-        try:
-            event = next(events, None)
-        except BaseException as error:
-            stream.fail(error)
-            raise
-        if event is not None:
-            stream.dispatch(event)
-        return event is not None
-
-    stream.bind_pump(pump)
+    stream.bind_pump(lambda: _dispatch(stream, next(events, None)))
     return stream
 
 
@@ -392,17 +296,17 @@ async def _open_typed_async_stream(chunks: AsyncIterator[Any]) -> AsyncChatModel
 
     async def pump() -> bool:
         async with lock:
-            try:
-                event = await anext(events, None)
-            except BaseException as error:
-                stream.fail(error)
-                raise
-            if event is not None:
-                stream.dispatch(event)
-            return event is not None
+            return _dispatch(stream, await anext(events, None))
 
     stream.set_arequest_more(pump)
     return stream
+
+
+def _dispatch(stream: ChatModelStream | AsyncChatModelStream, event: Any) -> bool:
+    """Pass on an event; return whether there was one."""
+    if event is not None:
+        stream.dispatch(event)
+    return event is not None
 
 
 def _to_generation(chunk: Any) -> ChatGenerationChunk:
@@ -410,8 +314,7 @@ def _to_generation(chunk: Any) -> ChatGenerationChunk:
         chunk = AIMessageChunk(content=chunk)
     if not isinstance(chunk, AIMessageChunk):
         msg = (
-            "version='v3' streams the messages of a chat model, and this chain yields values of "
-            f"type {type(chunk).__name__}; use version='v2'"
+            f"version='v3' streams messages, and the chain yields {type(chunk).__name__}; use 'v2'"
         )
         raise ConfigError(msg)
     return ChatGenerationChunk(message=chunk)

@@ -68,13 +68,11 @@ class Carried:
     Attributes:
         history: What was said before.
         framing: System messages that stand before it, if the prompt adds these itself.
-        given: The chain's `input`, as its steps hand it on.
-        said: What it stands for: what the user says, and a tool loop behind it.
+        said: What the user says, and a tool loop behind it.
     """
 
     history: MessageList
     framing: MessageList
-    given: object
     said: MessageList
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -18,7 +18,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.messages.base import BaseMessageChunk
-from langchain_core.messages.tool import default_tool_parser
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
@@ -36,7 +36,6 @@ INTERRUPTED = "interrupted"
 _RUN_PREFIX = "lc_run-"
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
 
-_NOTHING: Any = object()
 _ANSWERS = ("output", "answer", "result", "response")
 """Under which names LangChain's chains return what they answer."""
 _HANDED_ON = {"input", "history", "messages", "recalled", "summary", "__interrupt__"}
@@ -81,19 +80,25 @@ def read_reply(
     answer = output
     if isinstance(output, dict):
         names = _ANSWERS if heard is None or "messages" in output else _ANSWERS[:1]
-        answer = _find_answer(output, given, output_messages_key, names)
+        if output_messages_key in output:
+            answer = output[output_messages_key]
+        elif not _select_new(_find_messages(output.get("messages")) or (), given):
+            # A chain that hands on what it got, as `RunnablePassthrough.assign` does, returns the
+            # words of the user, too.
+            found = [output[name] for name in names if _find_messages(output.get(name)) is not None]
+            answer = next((one for one in found if one != given[-1].text), output)
     if isinstance(answer, BaseMessage):
         return [message_chunk_to_message(answer)]
     if isinstance(answer, str):
-        is_all_of_it = heard is not None and heard.text == answer and not _has_calls(heard)
+        is_all_of_it = heard is not None and heard.text == answer and not _list_calls(heard)
         return [heard if heard is not None and is_all_of_it else AIMessage(answer)]
     if isinstance(answer, dict) and "parsed" in answer and isinstance(answer.get("raw"), AIMessage):
         return [_make_message(answer["parsed"], message_chunk_to_message(answer["raw"]))]
-    found = _find_messages(answer)
-    messages = _select_new(found or (), given)
+    said = _find_messages(answer)
+    messages = _select_new(said or (), given)
     if not messages and isinstance(answer, dict):
         messages = [one for one in answer.values() if isinstance(one, AIMessage)]
-    if messages or (found is not None and heard is None):
+    if messages or (said is not None and heard is None):
         if not messages and isinstance(answer, dict) and (left := answer.keys() - _HANDED_ON):
             _logger.warning(
                 "the chain returned a dict without a new message, so no reply is stored; name the "
@@ -105,64 +110,22 @@ def read_reply(
     return [] if answer is None and heard is None else [_make_message(answer, heard)]
 
 
-def is_unfinished(*pieces: BaseMessage) -> bool:
-    """Return whether a message, or the chunks of one, lack the end that their provider gives.
-
-    A proxy that gives up ends a stream of OpenAI's form in good order, but without the event that
-    says why the model stopped: `finish_reason`, or `status` with the Responses API.
-    """
-    must_end = False
-    for piece in pieces:
-        metadata = getattr(piece, "response_metadata", None) or {}
-        if metadata.get("finish_reason") or metadata.get("status"):
-            return False
-        must_end = must_end or metadata.get("model_provider") == "openai"
-    return must_end
-
-
-def cut_last(messages: Sequence[BaseMessage], *, keeps_calls: bool) -> list[BaseMessage]:
+def _cut_last(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages of a reply whose last one has no end: of that one its text alone.
 
     Half a call looks like a whole one, and half a thought has no signature.
-
-    Args:
-        messages: The reply, in order.
-        keeps_calls: Whether a message of nothing but calls is kept: who got them answers them.
     """
     *whole, cut = messages
     if cut.text.strip():
         usage = getattr(cut, "usage_metadata", None)
-        return [*whole, AIMessage(str(cut.text), id=cut.id, usage_metadata=usage)]
-    return [*whole, cut] if keeps_calls and _has_calls(cut) else whole
+        whole.append(AIMessage(str(cut.text), id=cut.id, usage_metadata=usage))
+    return whole
 
 
 def mark_interrupted(message: BaseMessage) -> BaseMessage:
     """Return a message that says that it was cut off."""
     metadata = {**message.response_metadata, INTERRUPTED: True}
     return message.model_copy(update={"response_metadata": metadata})
-
-
-def _has_calls(message: BaseMessage) -> bool:
-    broken = getattr(message, "invalid_tool_calls", None)
-    return bool(broken or find_calls(message))
-
-
-def _find_answer(
-    output: Mapping[str, Any],
-    given: Sequence[BaseMessage],
-    output_messages_key: str | None,
-    names: Iterable[str],
-) -> Any:
-    """Return what a chain answered: under its key, else under one of `names`, else all of it."""
-    if output_messages_key is not None and output_messages_key in output:
-        return output[output_messages_key]
-    if _select_new(_find_messages(output.get("messages")) or (), given):
-        return output
-    # A chain that hands on what it got, as `RunnablePassthrough.assign` does, returns the words
-    # of the user, too.
-    said = given[-1].text
-    found = (output[name] for name in names if _find_messages(output.get(name)) is not None)
-    return next((one for one in found if one != said), output)
 
 
 def _find_messages(output: Any) -> list[BaseMessage] | None:
@@ -181,22 +144,21 @@ def _make_message(value: Any, heard: BaseMessage | None) -> BaseMessage:
     """Return a value as the message that it was read from, or as one that holds it."""
     if not isinstance(heard, AIMessage):
         return AIMessage(value if isinstance(value, str) else describe_as_json(value))
-    calls = [*find_calls(heard), *heard.invalid_tool_calls]
-    if not calls or _has_call_ids(value, {call["id"] for call in calls}):
-        return heard
+    calls = _list_calls(heard)
+    items = value if isinstance(value, list) else [value]
+    ids = {item.get("id") for item in items if isinstance(item, dict)}
+    if not calls or any(call["id"] in ids - {None} for call in calls):
+        return heard  # with calls that a parser handed on, so that they can be answered
     # Nobody will answer these calls: they are how the model wrote the value.
     args = [call["args"] for call in calls]
-    written = args[0] if len(args) == 1 else args
-    found = [str(heard.text), written if isinstance(written, str) else describe_as_json(written)]
-    content = "\n".join(text for text in found if text.strip())
+    texts = [one if isinstance(one, str) else describe_as_json(one) for one in [heard.text, *args]]
+    content = "\n".join(text for text in texts if text.strip())
     plain: dict[str, Any] = {"tool_calls": [], "invalid_tool_calls": [], "additional_kwargs": {}}
     return heard.model_copy(update={"content": content, **plain})
 
 
-def _has_call_ids(value: Any, ids: set[str | None]) -> bool:
-    """Return whether a parser handed on the ids of calls, so that they can be answered."""
-    items = value if isinstance(value, list) else [value]
-    return any(isinstance(item, dict) and item.get("id") in ids - {None} for item in items)
+def _list_calls(message: AIMessage) -> list[Any]:
+    return [*find_calls(message), *message.invalid_tool_calls]
 
 
 # -- Messages -------------------------------------------------------------------------------------
@@ -204,161 +166,94 @@ def _select_new(
     found: Sequence[BaseMessage], given: Sequence[BaseMessage]
 ) -> Sequence[BaseMessage]:
     """Return what comes after the user's message where it comes back, else all but `given`."""
+    asked = given[-1]
     for number in reversed(range(len(found))):
-        if _is_asked(found[number], given[-1]):
+        one = found[number]
+        is_anew = one.id is None and isinstance(one, HumanMessage) and one.content == asked.content
+        if is_anew or (one.id is not None and one.id == asked.id):
             return found[number + 1 :]
     # Compared whole: a chain that counts its ids anew in every turn has something new to say.
-    return [message for message in found if not any(message == old for old in given)]
+    return [one for one in found if one not in given]
 
 
-def _is_asked(message: BaseMessage, asked: BaseMessage) -> bool:
-    """Return whether a message is the user's of this turn; a chain may have built it anew."""
-    if message.id is not None:
-        return message.id == asked.id
-    return isinstance(message, HumanMessage) and message.content == asked.content
+# -- A stream -------------------------------------------------------------------------------------
+class ReplyCollector:
+    """Collects the chunks of a stream as they pass; what they add up to is the chain's output."""
 
+    def __init__(self) -> None:
+        self._parts: list[list[BaseMessage]] = []
+        self._value: Any = None
 
-def _is_growing(pieces: Sequence[BaseMessage]) -> bool:
-    """Return whether a message of a stream comes by chunks."""
-    return isinstance(pieces[0], BaseMessageChunk)
+    @property
+    def output(self) -> Any:
+        """What the chain would have returned: a message, messages, or a value."""
+        said = list(map(_merge, self._parts))
+        return (said[0] if len(said) == 1 else said) if said else self._value
+
+    def add(self, chunk: Any) -> bool:
+        """Take one chunk: a message (chunk), a dict of LangGraph's updates, or a value's part.
+
+        Returns:
+            Whether a piece of a reply is in it.
+        """
+        pieces = _list_pieces(chunk)
+        if not pieces:
+            self._value = chunk if self._value is None else add_up(self._value, chunk)
+        for piece in pieces:
+            self._take(piece)
+        return bool(pieces or (chunk and isinstance(chunk, str)))
+
+    def _take(self, piece: BaseMessage) -> None:
+        parts = [one for one in self._parts if piece.id and piece.id in (one[0].id, one[-1].id)]
+        parts = parts or [one for one in self._parts[-1:] if _is_continued_by(one, piece)]
+        if not parts:
+            self._parts.append([piece])
+        elif isinstance(piece, BaseMessageChunk):
+            parts[-1].append(piece)
+        else:
+            parts[-1][:] = [piece]  # the whole message after its chunks
+
+    def collect_cut(
+        self, given: Sequence[BaseMessage], output_messages_key: str | None = None
+    ) -> list[BaseMessage]:
+        """Return what a stream brought whose last message may have no end; see `read_reply`."""
+        messages = read_reply(self.output, given, output_messages_key=output_messages_key)
+        is_whole = bool(self._parts) and _is_finished(self._parts[-1])
+        return messages if is_whole or not messages else _cut_last(messages)
 
 
 def _is_finished(pieces: Sequence[BaseMessage]) -> bool:
-    """Return whether it needs no more; LangChain marks the last chunk of every stream that ends."""
-    return not _is_growing(pieces) or getattr(pieces[-1], "chunk_position", None) == "last"
-
-
-def _has(pieces: Sequence[BaseMessage], piece: BaseMessage) -> bool:
-    known = (pieces[0].id, pieces[-1].id)
-    return (piece.id is not None and piece.id in known) or pieces[-1] is piece
+    """Return whether a message needs no more: LangChain marks the last chunk of each."""
+    ends = [getattr(one, "chunk_position", None) for one in pieces[-2:]]  # usage may come late
+    return "last" in ends or not isinstance(pieces[-1], BaseMessageChunk)
 
 
 def _is_continued_by(pieces: Sequence[BaseMessage], piece: BaseMessage) -> bool:
-    """Return whether a chunk without a known id belongs to a message.
+    """Return whether a chunk with another id, or none, belongs to a message.
 
     A message has at most one id of its provider and one of its run.
     """
     if type(pieces[-1]) is not type(piece) or _is_finished(pieces):
         return False
-    by_run = piece.id is not None and piece.id.startswith(_RUN_PREFIX)
     known = [one.id.startswith(_RUN_PREFIX) for one in (pieces[0], pieces[-1]) if one.id]
-    return piece.id is None or by_run not in known
+    return piece.id is None or piece.id.startswith(_RUN_PREFIX) not in known
 
 
 def _merge(pieces: Sequence[BaseMessage]) -> BaseMessage:
-    """Return the message; without an end, only calls with whole arguments are calls."""
-    total = merge_pieces(pieces)
-    message = message_chunk_to_message(total)
-    chunks = total.tool_call_chunks if isinstance(total, AIMessageChunk) else []
-    if not chunks or not is_unfinished(*pieces):
-        return message
-    raw = [
-        {"id": one["id"], "function": {"name": one["name"], "arguments": one["args"] or "{}"}}
-        for one in chunks
-    ]
-    calls, broken = default_tool_parser(raw)
-    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
-
-
-class ReplyCollector:
-    """Collects the chunks of a stream as they pass, and makes messages of them at its end."""
-
-    def __init__(self) -> None:
-        self._parts: list[list[BaseMessage]] = []
-        self._value: Any = _NOTHING
-        self._state: Any = _NOTHING  # the latest dict of a chain that hands on what it got
-        self._is_text = True
-
-    @property
-    def has_text(self) -> bool:
-        """Whether any piece of a reply has passed."""
-        return bool(self._parts)
-
-    def add(self, chunk: Any) -> None:
-        """Take one chunk: text, a message (chunk), a list, or a dict of LangGraph updates."""
-        self._is_text &= isinstance(chunk, str)
-        pieces = _list_pieces(chunk)
-        if isinstance(chunk, dict) and "messages" in chunk:
-            self._state = chunk
-        if not pieces and (chunk or not isinstance(chunk, str | list | dict)):
-            is_first = self._value is _NOTHING
-            self._value = chunk if is_first else add_up(self._value, chunk)
-        for piece in pieces:
-            self._take(piece)
-
-    def _take(self, piece: BaseMessage) -> None:
-        known = next((part for part in reversed(self._parts) if _has(part, piece)), None)
-        is_chunk = isinstance(piece, BaseMessageChunk)
-        if known is not None and not is_chunk:
-            known[:] = [piece]  # the whole message after its chunks
-        elif known is not None and _is_growing(known):
-            known.append(piece)
-        elif is_chunk and self._parts and _is_continued_by(self._parts[-1], piece):
-            self._parts[-1].append(piece)
-        else:
-            self._parts.append([piece])
-
-    def complete(
-        self,
-        given: Sequence[BaseMessage],
-        *,
-        heard: AIMessage | None = None,
-        output_messages_key: str | None = None,
-    ) -> list[BaseMessage]:
-        """Return what to store of a stream that came to its end; see `read_reply`."""
-        messages, output = self._merge_new(given), self._value
-        output = self._state if output is _NOTHING else output
-        if self._is_text and len(messages) == 1:
-            output = str(messages[0].text)
-        elif messages or (output is _NOTHING and heard is None):
-            return messages
-        return read_reply(output, given, heard=heard, output_messages_key=output_messages_key)
-
-    def collect_cut(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return what a stream brought whose last message has no end.
-
-        Args:
-            given: The messages the chain was called with.
-        """
-        messages = self._merge_new(given)
-        if not messages:
-            return [] if self._value is _NOTHING else _keep_cut_value(self._value)
-        last = self._parts[-1]
-        is_whole = _is_finished(last) and not is_unfinished(*last)
-        return messages if is_whole else cut_last(messages, keeps_calls=False)
-
-    def _merge_new(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the new messages; what came in chunks was made just now, whatever its id."""
-        whole = [part[0] for part in self._parts if not _is_growing(part)]
-        new = {id(one) for one in _select_new(whole, given)}
-        parts = (part for part in self._parts if _is_growing(part) or id(part[0]) in new)
-        return list(map(_merge, parts))
-
-
-def _keep_cut_value(value: Any) -> list[BaseMessage]:
-    """Return what a stream of values had brought before it was cut off."""
-    raw = value.get("raw") if isinstance(value, dict) else None
-    if isinstance(raw, BaseMessage):
-        return cut_last([raw], keeps_calls=False)
-    return [AIMessage(describe_as_json(value))]
+    return message_chunk_to_message(merge_pieces(pieces))
 
 
 def _list_pieces(chunk: Any) -> list[BaseMessage]:
-    """Return the messages in a chunk, also those of LangGraph's updates by node."""
-    if isinstance(chunk, BaseMessage):
-        return [chunk]
-    if isinstance(chunk, str):
-        return [AIMessageChunk(content=chunk)] if chunk else []
+    """Return the messages in a chunk of a model, or of LangGraph: with metadata, or by node."""
+    if isinstance(chunk, tuple):
+        chunk = next(iter(chunk), None)
     if isinstance(chunk, dict):
-        holders = [chunk] if "messages" in chunk else chunk.values()
-        chunk = [one["messages"] for one in holders if isinstance(one, dict) and "messages" in one]
-    elif isinstance(chunk, tuple):
-        chunk = [one for one in chunk[:1] if isinstance(one, BaseMessage)]  # with its metadata
-    return (
-        [piece for item in chunk for piece in _list_pieces(item)] if isinstance(chunk, list) else []
-    )
+        nodes = [one.get("messages") for one in chunk.values() if isinstance(one, dict)]
+        return [piece for one in nodes for piece in _find_messages(one) or ()]
+    return [chunk] if isinstance(chunk, BaseMessage) else []
 
 
+# -- Ids ------------------------------------------------------------------------------------------
 def assign_free_ids(
     messages: Iterable[BaseMessage], taken: Iterable[str], new_id: Callable[[int], str | None]
 ) -> Iterator[BaseMessage]:
@@ -408,11 +303,8 @@ class PartialReplyHandler(BaseCallbackHandler):
 
     def collect_broken(self) -> list[BaseMessage]:
         """Return the partial messages of the last unfinished reply, if any."""
-        reply = ReplyCollector()
-        for chunks in [one for one in self._chunks.values() if one is not None][-1:]:
-            for chunk in chunks:
-                reply.add(chunk)
-        return reply.collect_cut(())
+        begun = [chunks for chunks in self._chunks.values() if chunks]
+        return _cut_last([_merge(begun[-1])]) if begun else []
 
     def on_chat_model_start(self, *_: Any, run_id: UUID, **run: Any) -> None:
         """Listen to a reply, unless another model makes it, or the memory for itself."""
@@ -423,21 +315,17 @@ class PartialReplyHandler(BaseCallbackHandler):
 
     def on_llm_new_token(self, *_: Any, run_id: UUID, chunk: Any = None, **__: Any) -> None:
         """Take a chunk."""
-        self._add(run_id, getattr(chunk, "message", None))
+        chunks, message = self._chunks.get(run_id), getattr(chunk, "message", None)
+        if chunks is not None and message is not None:
+            chunks.append(message)
+            self.first_token_ms = self.first_token_ms or get_now_ms()
 
     def on_stream_event(self, event: Mapping[str, Any], *, run_id: UUID, **_: Any) -> None:
         """Take the text of an event; such streams bring no chunks."""
         delta = event.get("delta") or {}
         if delta.get("type") == "text-delta":
-            self._add(run_id, AIMessageChunk(content=delta["text"], id=f"{_RUN_PREFIX}-{run_id}"))
-
-    def _add(self, run_id: UUID, chunk: BaseMessage | None) -> None:
-        chunks = self._chunks.get(run_id)
-        if chunks is None or chunk is None:
-            return
-        chunks.append(chunk)
-        if self.first_token_ms is None:
-            self.first_token_ms = get_now_ms()
+            said = AIMessageChunk(content=delta["text"], id=f"{_RUN_PREFIX}-{run_id}")
+            self.on_llm_new_token(run_id=run_id, chunk=ChatGenerationChunk(message=said))
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
         """Keep a reply that came whole; forget what broke before it: it was tried again."""
@@ -450,8 +338,7 @@ class PartialReplyHandler(BaseCallbackHandler):
             if begun == run_id:
                 break
         if isinstance(said, AIMessage):
-            whole = message_chunk_to_message(said)
-            self.message = whole if isinstance(whole, AIMessage) else None
+            self.message = cast("AIMessage", message_chunk_to_message(said))
 
 
 @contextmanager

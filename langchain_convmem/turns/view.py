@@ -421,13 +421,13 @@ class ModelContext:
         start = 0 if shape.has_other_ways else len(framing)
         history = MessageList(given[start:at])
         whole = self._add_lines() if self.recalled else given
-        said, shown = MessageList(given[at:]), self._find_text()
+        said = MessageList(given[at:])
         names = ["input", *([said_key] if said_key else ())]
         told: Any = said
         is_text = bool(shape.slots) and shape.places.isdisjoint(names)  # in the prompts
-        if shape.takes_text or (shown is not None and is_text):
-            text = str(MessageList(said[:1]))
-            told = SaidText(text if shown is None or not shape.shows_recalled else shown, text)
+        if shape.takes_text or is_text:
+            shown = str(MessageList(said[:1] if shape.shows_recalled else said))
+            told = SaidText(self._find_text() if shape.shows_recalled else shown, shown)
         recalled = [HumanMessage(self.recalled, additional_kwargs={"source": RECALL_SOURCE})]
         own = {
             "recalled": MessageList(recalled if self.recalled else ()),
@@ -442,15 +442,14 @@ class ModelContext:
             history_key or "history": history,
             **dict.fromkeys(names, told),
         }
-        carried = {CARRIED: Carried(history, framing, told, said)}
+        carried = {CARRIED: Carried(history, framing, said)}
         configurable = {**config.get("configurable", {}), **carried}
         return told if shape.takes_text else payload, {**config, "configurable": configurable}
 
-    def _find_text(self) -> str | None:
-        """Return what the user says, if the turn holds nothing else and it is text alone."""
-        is_last = self.asked is not None and self.asked == len(self.view.messages) - 1
-        content = self.view.messages[-1].content if is_last else None
-        return content if isinstance(content, str) else None
+    def _find_text(self) -> str:
+        """Return what the user says, without the recalled lines."""
+        asked = () if self.asked is None else get_text_pieces(self.view.messages[self.asked])
+        return "\n".join(asked)
 
     def count(self) -> dict[str, int]:
         """Return what the model gets, in numbers."""

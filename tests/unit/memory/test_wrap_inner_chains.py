@@ -324,3 +324,17 @@ def test_a_reply_of_langchains_cache_is_stored(memory):
         wrapped.invoke("Hello.", at(thread))
     [_, reply] = memory.history("two", user_id="ana").messages
     assert (reply.text, reply.usage_metadata) == ("Arr.", None)
+
+
+def test_a_chain_that_rephrases_the_question_by_the_history_answers_with_it_too(memory):
+    model, shelf = ScriptedChatModel(replies=["One.", "My bike?", "Two."]), Shelf(asked=[])
+    parts = [("system", "Rephrase."), ("placeholder", "{chat_history}"), ("human", "{input}")]
+    rephrased = ChatPromptTemplate(parts) | model | StrOutputParser() | shelf
+    found = RunnableBranch((lambda given: not given["chat_history"], lambda _: []), rephrased)
+    asks = ChatPromptTemplate([("system", "Look: {context}"), ("human", "{input}")]) | model
+    chain = RunnablePassthrough.assign(context=found).assign(answer=asks | StrOutputParser())
+    wrapped = memory.wrap(chain, recall=False)
+    for said in ("Hello?", "And where is it?"):
+        answer = wrapped.invoke({"input": said}, at())["answer"]
+    assert (shelf.asked, answer) == (["My bike?"], "Two.")
+    assert [one.text for one in model.seen[2][1:]] == ["Hello?", "One.", "And where is it?"]

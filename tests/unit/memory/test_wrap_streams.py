@@ -6,7 +6,7 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.runnables import Runnable, RunnableGenerator
+from langchain_core.runnables import RunnableGenerator
 from scripted_chat import FailingLog, ScriptedChatModel, at, talk, texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
@@ -78,28 +78,6 @@ def test_the_updates_of_a_graph_are_read_node_by_node(memory):
 
     list(memory.wrap(RunnableGenerator(updates), recall=False).stream("Where?", at()))
     assert [role for role, *_ in talk(memory)] == ["user", "assistant", "tool", "assistant"]
-
-
-class _Reader(Runnable):
-    """Streams from a source that others can close."""
-
-    def __init__(self):
-        self.source = (word for word in ("One ", "two ", "three"))
-
-    def invoke(self, value, config=None, **kwargs):
-        return "".join(self.source)
-
-    def stream(self, value, config=None, **kwargs):
-        return self.source
-
-
-def test_a_reply_whose_source_was_closed_behind_its_back_is_no_whole_reply(memory):
-    reader = _Reader()
-    stream = memory.wrap(reader).stream("Count.", at())
-    assert next(stream) == "One "
-    reader.source.close()
-    assert list(stream) == []
-    assert talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
 
 
 async def test_calls_in_tasks_and_threads_share_one_line(memory):

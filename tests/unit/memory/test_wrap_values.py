@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
@@ -183,28 +182,3 @@ def test_the_input_schema_takes_what_the_chain_takes(memory, model, value):
     chain = memory.wrap(PROMPT | model, recall=False)
     chain.get_input_schema().model_validate(value)
     assert chain.invoke(value, at()).text == "Yes."
-
-
-def _calls_only(args):
-    """Yield the chunks of a provider of OpenAI's form that never says why it stopped."""
-    piece = {"name": "look", "args": args, "id": "c1", "index": 0}
-    metadata = {"model_provider": "openai"}
-    yield AIMessageChunk(content="", id="m1", tool_call_chunks=[piece], response_metadata=metadata)
-    yield AIMessageChunk(content="", id="m1", chunk_position="last")
-
-
-@pytest.mark.parametrize("way", ["stream", "astream"])
-def test_a_stream_of_nothing_but_calls_without_an_end_is_kept(memory, way):
-    def stream(inputs):
-        for _ in inputs:
-            yield from _calls_only('{"where": "here"}')
-
-    async def astream(inputs):
-        async for _ in inputs:
-            for chunk in _calls_only('{"where": "here"}'):
-                yield chunk
-
-    WAYS[way](memory.wrap(RunnableGenerator(stream, astream), recall=False), "Where?", at())
-    answer = _answer(memory)
-    assert [call["name"] for call in answer.message.tool_calls] == ["look"]
-    assert answer.metadata.attributes == ("interrupted",)

@@ -13,7 +13,6 @@ from langchain_convmem.runnables import INTERNAL_TAGS
 from langchain_convmem.turns.replies import (
     PartialReplyHandler,
     ReplyCollector,
-    is_unfinished,
     read_reply,
 )
 
@@ -28,7 +27,7 @@ def _passed(*chunks):
 
 
 def _collected(*chunks):
-    return _passed(*chunks).complete([ASKED])
+    return read_reply(_passed(*chunks).output, [ASKED])
 
 
 def _chunk(content, **fields):
@@ -61,7 +60,10 @@ CHUNKS = {
     "the whole behind its chunks": ([("One ", "m1"), ("two", "m1"), WHOLE], [WHOLE]),
     "blocks": ([("", "m1"), ([BLOCK], "m1"), ("", "m1")], [AIMessage([BLOCK], id="m1")]),
     "late usage": ([LAST_WORD, LATE_USAGE], [AIMessage("One", id="m1", usage_metadata=USAGE)]),
-    "a result between": (["One", FOUND, "Two"], [AIMessage("One"), FOUND, AIMessage("Two")]),
+    "a result between": (
+        [("One", None), FOUND, ("Two", None)],
+        [AIMessage("One"), FOUND, AIMessage("Two")],
+    ),
 }
 
 
@@ -108,47 +110,16 @@ def test_given_messages_that_come_back_are_no_reply():
     assert read_reply([earlier, new], [earlier, ASKED]) == [new]
 
 
-OPENAI = {"model_provider": "openai"}
-
-
-def _said(text, **metadata):
-    return AIMessageChunk(content=text, id="lc_run-1", response_metadata=metadata)
-
-
-LAST = AIMessageChunk(content="", id="lc_run-1", chunk_position="last")
-"""What LangChain itself adds to every stream that ends."""
-
-
-@pytest.mark.parametrize(
-    ("metadata", "end", "is_whole"),
-    [
-        (OPENAI, {}, False),
-        (OPENAI, {"finish_reason": "stop"}, True),
-        (OPENAI, {"finish_reason": "length"}, True),
-        (OPENAI, {"status": "completed"}, True),
-        ({"model_provider": "anthropic"}, {}, True),
-        ({}, {}, True),
-    ],
-)
-def test_openai_alone_says_why_it_stopped_or_has_not_finished(metadata, end, is_whole):
-    chunks = _said("On level", **metadata), _said(" 3.", **metadata, **end), LAST
-    assert is_unfinished(_collected(*chunks)[-1]) is not is_whole
-
-
-def test_calls_of_a_message_that_was_never_finished_are_left_out():
+def test_half_a_call_is_left_out():
     call = {"name": "look", "args": '{"where": "ga', "id": "c1", "index": 0}
-    begun = _said("Let me look.", **OPENAI)
-    begun.tool_call_chunks = [call]
-    [message] = _cut(begun, LAST)
+    [message] = _cut(_chunk("Let me look.", id="m1"), _chunk("", id="m1", tool_call_chunks=[call]))
     assert message.text == "Let me look."
     assert (message.tool_calls, message.invalid_tool_calls) == ([], [])
 
 
 def test_a_whole_message_before_the_unfinished_one_stays_whole():
-    whole = {**OPENAI, "finish_reason": "tool_calls"}
-    done = AIMessage("Let me look.", id="a", response_metadata=whole)
-    cut = _cut(done, _said("On level", **OPENAI), LAST)
-    assert [message.text for message in cut] == ["Let me look.", "On level"]
+    calling = AIMessage("", id="a", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
+    assert _cut(calling, _chunk("On level", id="b")) == [calling, AIMessage("On level", id="b")]
 
 
 def _begin(heard: PartialReplyHandler, **options: object) -> UUID:
