@@ -231,7 +231,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> tuple[ModelRequest[Any], ModelCall]:
         turn = _find_turn(request.state, run)
         loop = run.sync.catch_up(turn.messages, turn.note)
-        call = ModelCall(loop, request.state["messages"], heard)
+        call = ModelCall(loop, heard)
         if turn.note is None:
             return request, call
         provider = self._provider or find_provider(request.model)
@@ -307,14 +307,12 @@ def _check_turn(request: ToolCallRequest, run: StateRun) -> None:
 
 def _store_results(request: ToolCallRequest, returned: Any, run: StateRun) -> Any:
     """Store the results in what a tool returned; return it with the ids that they have."""
-    turn, call_id = _find_turn(request.state, run), request.tool_call["id"]
-    if turn.note is None or call_id is None:
-        return returned
-    store = run.sync.begin_results(turn.note, turn.messages, call_id)
+    begun = _find_turn(request.state, run)
+    turn = run.sync.catch_up(begun.messages, begun.note)
 
     def visit(found: Any) -> Any:
         if isinstance(found, ToolMessage):
-            return store(found)
+            return run.sync.store_result(turn, found)
         if isinstance(found, list):
             return list(map(visit, found))
         if isinstance(found, Command) and isinstance(_read_update(found).get("messages"), list):

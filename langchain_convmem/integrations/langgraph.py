@@ -445,7 +445,7 @@ class NodeRun:
         shape = ChainShape.from_chain(model, configurable, nodes.provider)
         context, turn = self.read_context(shape)
         turn.own_tokens = self.base.trace.own_tokens.to_counts()
-        return ModelCall(turn, self.messages, PartialReplyHandler()), context
+        return ModelCall(turn, PartialReplyHandler()), context
 
     def store_answer(self, call: ModelCall, context: ModelContext, output: Any) -> Update:
         """Store what the model answers, and return the state update.

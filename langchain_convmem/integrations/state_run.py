@@ -23,8 +23,8 @@ from langchain_convmem.turns.state_sync import (
     StateSync,
     SyncedTurn,
     TurnNote,
-    drop_earlier,
     find_aside,
+    find_start,
     is_stand_in,
 )
 from langchain_convmem.turns.tracing import TurnTrace
@@ -125,9 +125,8 @@ class StateRun:
     ) -> BegunTurn:
         """Store what the state has new, and return the turn that begins; see `StateSync.begin`."""
         begun = self.sync.begin(messages, note)
-        if keep_state == "turn" and begun.note is not None:
-            kept = drop_earlier(begun.messages, begun.note, self.sync.context)
-            return replace(begun, messages=kept)
+        if keep_state == "turn" and not self.sync.context.is_stateless:
+            return replace(begun, messages=begun.messages[find_start(begun.messages, begun.note) :])
         return begun
 
     def read_context(
@@ -190,26 +189,24 @@ class ModelCall:
 
     Attributes:
         turn: The turn.
-        held: The messages of the state.
         heard: What is heard of the reply.
         started_ms: When the call begins.
     """
 
     turn: SyncedTurn
-    held: Sequence[BaseMessage]
     heard: PartialReplyHandler
     started_ms: int = field(default_factory=get_now_ms)
 
     def store(self, said: Sequence[BaseMessage], run: StateRun) -> list[BaseMessage]:
         """Store a reply; return it with the ids under which it is stored."""
         timing = measure_times(self.started_ms, self.heard.first_token_ms)
-        return run.sync.store_reply(self.turn, said, self.held, timing)
+        return run.sync.store_reply(self.turn, said, timing)
 
     def store_broken(self, run: StateRun) -> None:
         """Store the words that came of a reply that broke off."""
         if said := self.heard.collect_broken():
             timing = measure_times(self.started_ms, self.heard.first_token_ms)
-            run.sync.store_reply(self.turn, said, self.held, timing, is_cut=True)
+            run.sync.store_reply(self.turn, said, timing, is_cut=True)
 
 
 def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

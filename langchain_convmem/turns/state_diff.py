@@ -70,9 +70,10 @@ class StateDiff:
         turn, before, joins = turn_id, None, False
         for number, message in enumerate(said):
             role, versions = get_role(message), self.versions.get(message.id or "", [])
-            if message.id in forgotten or role == "system":
-                self.turns.append(None)
-            else:
+            self.turns.append(None)
+            if message.id in forgotten:
+                continue
+            if role != "system":
                 if number == asked and all(one.id in self.dead for one in versions):
                     versions = []
                 begins = is_answer(before) or (turn_id is None and not joins)
@@ -80,19 +81,15 @@ class StateDiff:
                     turn = versions[-1].turn_id
                 elif turn is None or (role == "user" and begins):
                     turn = make_ulid()
-                self.turns.append(turn)
+                self.turns[-1] = turn
                 before, joins = message, role == "user" and not versions
-            if message.id not in forgotten:
-                self._take(message, versions)
-
-    def _take(self, message: BaseMessage, versions: Sequence[Entry]) -> None:
-        """Note whether the message is news."""
-        role, draft = get_role(message), self.draft(message, self.turns[-1])
-        if role == "user":
-            self.is_heard = bool(versions) or draft is not None
-        is_known = draft is None or (versions and _is_known(versions, draft))
-        if draft is not None and not is_known and (self.is_heard or role == "system"):
-            self.news.append(draft)
+            draft = self.draft(message, self.turns[-1])
+            if role == "user":
+                self.is_heard = bool(versions) or draft is not None
+            if draft is None or not (self.is_heard or role == "system"):
+                continue
+            if not _is_known(versions, draft):
+                self.news.append(draft)
 
     def count_settled(self, messages: Sequence[BaseMessage]) -> int:
         """Return how many messages come before the last one that is known."""
@@ -110,7 +107,7 @@ def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
 
     A message of the log's own that is newer than what the state says is an edit of it.
     """
-    if is_of_a_state(versions[-1]):
+    if versions and is_of_a_state(versions[-1]):
         return has_same_content(versions[-1], draft)
     return any(has_same_content(one, draft) for one in versions if one.role == draft.role)
 

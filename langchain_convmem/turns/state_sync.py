@@ -7,7 +7,7 @@ only ever adds entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -29,7 +29,7 @@ from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import CallContext
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
-from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries
+from langchain_convmem.views.live import find_live_entries, merge_entries
 from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
@@ -42,8 +42,8 @@ NOTHING_ASKED: Final = (
 )
 """Why a run is refused that brings replies alone."""
 _SUMMARY_SOURCE = "summarization"
-_RANDOM = 4
-"""The version of a UUID that holds nothing but chance, as LangGraph's do."""
+_MADE_UP = (4, 5)
+"""Versions of UUIDs that say nothing: LangGraph's, and those of `name_messages`."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 
@@ -93,18 +93,20 @@ class SyncedTurn:
     """A turn in progress, synced to the log. Not thread-safe.
 
     Attributes:
+        held: Ids of all messages of the state.
         id: The turn; empty where nothing of it is stored.
         messages: Its messages in the state, but those that were undone in the log.
         known: Its live entries by message id, some perhaps of messages that left the state.
-        abandoned: Ids of entries of replies that an attempt made which came to nothing.
+        abandoned: Replies that an attempt made which came to nothing, and summaries of them.
         is_heard: Whether anything is stored of what the user said; if not, no answer is.
         own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
     """
 
+    held: Collection[str]
     id: str = ""
     messages: Sequence[BaseMessage] = ()
     known: dict[str, Entry] = field(default_factory=dict)
-    abandoned: Sequence[str] = ()
+    abandoned: Sequence[Entry] = ()
     is_heard: bool = True
     own_tokens: Mapping[str, int] = field(default_factory=dict)
 
@@ -124,14 +126,14 @@ class StateSync:
         drafting: What is stored of a message.
         context: The node that runs.
         follows_removals: Whether messages removed from the state are retracted.
-        trace: Reports what was stored of replies; None reports nothing.
+        trace: Reports what was stored of replies.
     """
 
     log: MessageLog
     drafting: DraftBuilder
     context: NodeContext
-    follows_removals: bool = False
-    trace: TurnTrace | None = field(default=None, repr=False)
+    follows_removals: bool
+    trace: TurnTrace = field(repr=False)
 
     # -- A turn begins --------------------------------------------------------------------------
 
@@ -173,7 +175,8 @@ class StateSync:
         self._go_back(ids)
         is_kept = not (context.is_stateless or context.is_sent)
         removed = set(note["held"] if note is not None and is_kept else ()).difference(ids)
-        diff = self._read_diff([*ids, *removed])
+        found = self.log.find(context.key, [*ids, *removed])
+        diff = StateDiff(self._read(found[0].position - 1) if found else [], self._draft)
         user = None if note is None else note["user"]
         if note is None and is_kept and not diff.count_settled(held):
             user = self._find_user(ids[:-1])  # a graph whose state has no key for the note
@@ -188,40 +191,35 @@ class StateSync:
         if note is None and context.is_stateless and not (context.is_sent or is_answer(held[-1])):
             held, diff, state = self._join(messages, held, diff)
         spoken = held[: self._count_kept(held, diff, note)]
-        asked, until = _find_question(spoken), find_exchange(spoken)
+        until = find_exchange(spoken)
         if note is None:
             until = diff.count_settled(spoken) if is_kept else 0
         forgotten = self._find_forgotten(spoken[:until], diff, note)
         back = _list_later(diff, spoken[-1]) if diff.is_changed(spoken[-1]) else []
         left = [one.id for one in diff.live if one.message_id in removed]
         left += find_summaries_over(diff.live, left)
-        diff.compare(spoken, forgotten, asked=asked)
+        diff.compare(spoken, forgotten, asked=_find_question(spoken))
         controls = [*context.retract(left, "rewind"), *context.retract(back, "replaced")]
         stored = self._append([*controls, *diff.news])
         late = {draft.turn_id for draft in diff.news if draft.role == "assistant"}
         late &= {entry.turn_id for entry in diff.entries}
         gone.update(forgotten, (str(one.id) for one in held[len(spoken) :]))
         after = [one for one in state if one.id not in gone]
-        return BegunTurn(self._make_note(diff, spoken, asked, stored), after, len(late))
+        return BegunTurn(self._make_note(diff, spoken, stored), after, len(late))
 
     def _make_note(
-        self,
-        diff: StateDiff,
-        spoken: Sequence[BaseMessage],
-        asked: int,
-        stored: Sequence[Entry],
+        self, diff: StateDiff, spoken: Sequence[BaseMessage], stored: Sequence[Entry]
     ) -> TurnNote:
-        turn_id, known = diff.turns[asked], [*diff.entries, *stored]
+        turn_id = diff.turns[_find_question(spoken)]
         first = str(spoken[diff.turns.index(turn_id)].id)
-        # A branch beside this one may have stored the question first.
-        named = (one.turn_id for one in stored if one.message_id == spoken[asked].id)
-        places = [one.position for one in known if one.message_id == first]
+        own = [one for one in [*diff.entries, *stored] if one.message_id == first]
         return TurnNote(
-            id=next(named, turn_id) or make_ulid(),
+            # A branch beside this one may have stored the question first.
+            id=own[-1].turn_id if own else turn_id or make_ulid(),
             first=first,
             user=self.context.key.user_id,
             generation=self._read_generation(),
-            position=min(places, default=known[-1].position + 1 if known else 1),
+            position=own[0].position if own else _BEYOND,
             run=self.context.run,
             held=[str(one.id) for one in spoken] if self.follows_removals else [],
         )
@@ -263,32 +261,27 @@ class StateSync:
             The messages of the turn, and those that are new before it; what the log knows of the
             thread; and the messages of the state, those of a turn that goes on as the log has them.
         """
-        framing = [one for one in held if get_role(one) == "system"]
-        said = [one for one in held if get_role(one) != "system"]
         thread = read_live(self.log, self.context.key)
         if all(entry.role != "user" for entry in find_live_entries(thread.entries)):
             return held, diff, state
-        sent = [one if one.id in diff.versions else _drop_made_up_id(one) for one in said]
+        sent = [one if one.id in diff.versions else _drop_made_up_id(one) for one in held]
         thread, joined = join_thread(self.log, thread, sent, self.drafting.filter_message)
         whole = StateDiff(merge_entries(diff.entries, thread.entries), self._draft)
         new = {id(one) for one in joined.new}
-        news = [one for one, as_sent in zip(said, sent, strict=True) if id(as_sent) in new]
-        start, question = find_exchange(said), said[_find_question(said)]
+        news = [one for one, as_sent in zip(held, sent, strict=True) if id(as_sent) in new]
+        start, question = find_exchange(held), held[_find_question(held)]
         if question.id in diff.versions:
-            return [*framing, *said[start:]], whole, state
+            return held[start:], whole, state
         if any(get_role(one) == "user" for one in news):
-            return [*framing, *news], whole, state
+            return news, whole, state
         asked = joined.again or [one for one in whole.live if one.role == "user"][-1]
-        own = [
-            build_message(entry)
-            for entry in whole.live
-            if entry.turn_id == asked.turn_id
-            if entry.role == "user"
-            or (question is not said[-1] and (entry.role == "tool" or find_calls(entry.message)))
-        ]
-        own += news
-        before = next(n for n, one in enumerate(state) if one.id == said[start].id)
-        return [*framing, *own], whole, [*state[:before], *own]
+        turn = [one for one in whole.live if one.turn_id == asked.turn_id]
+        if question is held[-1]:
+            turn = [one for one in turn if one.role == "user"]
+        turn = [one for one in turn if one.role != "assistant" or find_calls(one.message)]
+        own = [*map(build_message, turn), *news]
+        before = next(n for n, one in enumerate(state) if one.id == held[start].id)
+        return own, whole, [*state[:before], *own]
 
     def _count_kept(
         self, held: Sequence[BaseMessage], diff: StateDiff, note: TurnNote | None
@@ -302,16 +295,15 @@ class StateSync:
             InvalidMessageError: If it brings an answer of its own, behind one that is stored.
         """
         context = self.context
-        is_own = note is None or note["run"] in (None, context.run)
-        is_placed = context.is_stateless or context.is_sent or context.path[1:] or context.since
-        if is_own or is_placed or not is_answer(held[-1]):
+        users = [number for number, one in enumerate(held) if get_role(one) == "user"]
+        is_own = note is None or context.is_nested or note["run"] in (None, context.run)
+        if is_own or not users or not is_answer(held[-1]):
             return len(held)
-        for number in reversed(range(len(held))):
-            if get_role(held[number]) == "user" and diff.is_changed(held[number]):
-                return number + 1
-        asked = _find_question(held)
+        changed = [number for number in users if diff.is_changed(held[number])]
+        asked = (changed or users)[-1]
         answers = [one.id for one in held[asked + 1 :] if is_answer(one)]
-        if answers[-1] not in diff.versions and any(one in diff.versions for one in answers):
+        is_told = any(one in diff.versions for one in answers)
+        if is_told and answers[-1] not in diff.versions:
             raise InvalidMessageError(NOTHING_ASKED)
         return asked + 1
 
@@ -327,25 +319,25 @@ class StateSync:
         context = self.context
         if context.since is None or context.is_sent:
             return
-        entries = self._read()
-        said = [entry for entry in entries if entry.control is None and entry.message_id in ids]
-        if context.path[1:] and not said:
+        diff = StateDiff(self._read(), self._draft)
+        held = [diff.versions[name] for name in ids if name in diff.versions]
+        if context.is_nested and not held:
             return  # a graph within a node, which starts with what it is given
-        last = max(({one.message_id: one.position for one in reversed(said)}).values(), default=0)
-        turn_id = next((one.turn_id for one in reversed(said) if one.role == "user"), None)
-        held, dead = {entry.id for entry in said}, find_retracted_ids(entries)
+        last = max((versions[0].position for versions in held), default=0)
+        asked = [versions[0].turn_id for versions in held if versions[0].role == "user"][-1:]
+        own = {entry.id for versions in held for entry in versions}
         lifted = [
-            entry.id
-            for entry in entries
-            if entry.control is not None and entry.id not in dead and is_of_a_state(entry)
-            if entry.control.reason == "rewind" and not held.isdisjoint(entry.control.retracts)
+            one.id
+            for one in diff.entries
+            if one.control is not None and one.id not in diff.dead and is_of_a_state(one)
+            if one.control.reason == "rewind" and not own.isdisjoint(one.control.retracts)
         ]
-        live = find_live_entries([entry for entry in entries if entry.id not in lifted])
+        live = find_live_entries([one for one in diff.entries if one.id not in lifted])
         left = [
-            entry.id
-            for entry in live
-            if entry.role != "summary" and entry.message_id not in ids
-            if entry.id in dead or (entry.position > last and entry.turn_id != turn_id)
+            one.id
+            for one in live
+            if one.role != "summary" and one.message_id not in ids
+            if one.id in diff.dead or (one.position > last and one.turn_id not in asked)
         ]
         gone = [*lifted, *left, *find_summaries_over(live, left)]
         self._append(context.retract(gone, "rewind"))
@@ -360,15 +352,33 @@ class StateSync:
             note: The turn; None if nothing of it is to be stored.
         """
         spoken = select_spoken(messages, self.context)
-        if note is None:
-            return SyncedTurn(messages=spoken[find_exchange(spoken) :], is_heard=False)
         ids = [str(one.id) for one in spoken]
+        if note is None:
+            return SyncedTurn(ids, messages=spoken[find_exchange(spoken) :], is_heard=False)
         self._go_back(ids)
-        said = spoken[_find_start(spoken, note) :]
+        said = spoken[find_start(spoken, note) :]
         diff = StateDiff(self._read(note["position"] - 1), self._draft)
         forgotten = self._find_forgotten(said[: diff.count_settled(said)], diff, note)
         diff.compare(said, forgotten, turn_id=note["id"])
-        turn = self._make_turn(diff, said, ids, note["id"])
+        turn_id = next((turn for turn in reversed(diff.turns) if turn), note["id"])
+        start = diff.turns.index(turn_id) if turn_id in diff.turns else 0
+        live = {entry.message_id: entry for entry in diff.live}
+        last = max((live[name].position for name in ids if name in live), default=0)
+        abandoned = [
+            entry
+            for entry in live.values()
+            if entry.turn_id == turn_id and entry.role != "user" and entry.position > last
+            if entry.message_id not in ids and self.context.replaces(entry)
+        ]
+        over = find_summaries_over(diff.live, [entry.id for entry in abandoned])
+        turn = SyncedTurn(
+            ids,
+            id=turn_id,
+            messages=[one for one in said[start:] if one.id in live or one.id not in diff.versions],
+            known={name: entry for name, entry in live.items() if entry.turn_id == turn_id},
+            abandoned=[*abandoned, *(entry for entry in diff.live if entry.id in over)],
+            is_heard=diff.is_heard,
+        )
         is_lost = note["first"] not in diff.versions
         if is_lost and self._read_generation() != note["generation"]:
             turn.is_heard = False  # the question was forgotten: so is what answers it
@@ -376,41 +386,14 @@ class StateSync:
             self._write(turn, diff.news)
         return turn
 
-    def _make_turn(
-        self, diff: StateDiff, said: Sequence[BaseMessage], ids: Sequence[str], noted: str
-    ) -> SyncedTurn:
-        turn_id = next((turn for turn in reversed(diff.turns) if turn), noted)
-        start = diff.turns.index(turn_id) if turn_id in diff.turns else 0
-        live = {entry.message_id: entry for entry in diff.live}
-        names = {*live, *(draft.message.id for draft in diff.news if draft.message is not None)}
-        last = max((live[name].position for name in ids if name in live), default=0)
-        abandoned = [
-            entry.id
-            for entry in diff.live
-            if entry.turn_id == turn_id and entry.role not in ("user", "summary")
-            if entry.message_id not in ids and entry.position > last
-            if self.context.replaces(entry)
-        ]
-        return SyncedTurn(
-            id=turn_id,
-            messages=[o for o in said[start:] if o.id in names or o.id not in diff.versions],
-            known={name: entry for name, entry in live.items() if entry.turn_id == turn_id},
-            abandoned=[*abandoned, *find_summaries_over(diff.live, abandoned)],
-            is_heard=diff.is_heard,
-        )
-
     def _write(self, turn: SyncedTurn, news: Sequence[Draft]) -> None:
         """Write; what is new of the turn takes the place of what an attempt said before."""
-        names = {draft.message.id for draft in news if draft.message is not None}
-        again = {entry.id for entry in turn.known.values() if entry.message_id in names}
-        replaced: Sequence[str] = ()
-        if any(draft.turn_id == turn.id for draft in news):
-            replaced = [name for name in turn.abandoned if name not in again]
-            turn.abandoned = ()
-        controls = self.context.retract(replaced, "replaced")
-        first = None if any(draft.role == "user" for draft in news) else turn.asked
-        stored = self._append([*controls, *news], None if first is None else first.message_id)
-        own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
+        said = {draft.message.id for draft in news if draft.message is not None}
+        replaced = [one.id for one in turn.abandoned if news and one.message_id not in said]
+        turn.abandoned = () if news else turn.abandoned
+        asked = list(turn.known)[:1] if all(draft.role != "user" for draft in news) else []
+        stored = self._append([*self.context.retract(replaced, "replaced"), *news], asked)
+        own = [one for one in stored if one.control is None and one.turn_id == turn.id]
         turn.known.update({entry.message_id: entry for entry in own})
 
     def _find_forgotten(
@@ -433,7 +416,6 @@ class StateSync:
         self,
         turn: SyncedTurn,
         messages: Sequence[BaseMessage],
-        state: Sequence[BaseMessage],
         timing: Mapping[str, int],
         *,
         is_cut: bool = False,
@@ -445,14 +427,12 @@ class StateSync:
         """
         attributes: tuple[str, ...] = ()
         if is_cut:
-            earlier = [entry for entry in turn.known.values() if entry.id in turn.abandoned]
-            if any(INTERRUPTED not in entry.metadata.attributes for entry in earlier):
+            if any(INTERRUPTED not in one.metadata.attributes for one in turn.abandoned):
                 return []
             attributes = (INTERRUPTED,)
             messages = [*messages[:-1], mark_interrupted(messages[-1])]
         found = self.log.find(self.context.key, {one.id for one in messages if one.id})
-        taken = {str(message.id) for message in state}
-        taken |= {entry.message_id for entry in found if entry.turn_id != turn.id}
+        taken = {*turn.held, *(one.message_id for one in found if one.turn_id != turn.id)}
         own = list(assign_free_ids(messages, taken, lambda _: make_ulid()))
         if not turn.is_heard:
             return own
@@ -464,50 +444,33 @@ class StateSync:
         self._write(turn, news)
         return own
 
-    def begin_results(
-        self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str
-    ) -> Callable[[ToolMessage], ToolMessage]:
-        """Store what the state holds up to a call; return what stores results of it.
-
-        That returns a result with the id that it has in every attempt, and a message that answers
-        another call as it is.
-        """
-        caller = _find_caller(messages, call_id)
-        turn = self.catch_up(messages, note)
-
-        def store(result: ToolMessage) -> ToolMessage:
-            if caller is None or not turn.is_heard or result.tool_call_id != call_id:
-                return result
-            result = name_result(result, self.context.key, note["id"], str(caller.id))
-            draft = self._draft(result, note["id"])
-            if draft is not None:
-                self._write(turn, [draft])
-            return result
-
-        return store
+    def store_result(self, turn: SyncedTurn, result: ToolMessage) -> ToolMessage:
+        """Store what a tool returns; return it with the id that it has in every attempt."""
+        callers = [
+            str(one.id)
+            for one in turn.messages
+            if any(call["id"] == result.tool_call_id for call in find_calls(one))
+        ]
+        if callers and turn.is_heard:
+            result = name_result(result, self.context.key, turn.id, callers[-1])
+            draft = self._draft(result, turn.id)
+            self._write(turn, [] if draft is None else [draft])
+        return result
 
     # -- The log --------------------------------------------------------------------------------
 
-    def _append(self, drafts: Sequence[Draft], asked: str | None = None) -> list[Entry]:
-        """Append what is new; nothing if it answers what was forgotten by now.
-
-        Args:
-            drafts: What is new.
-            asked: Id of the message that it answers; None if it stands by itself.
-        """
+    def _append(self, drafts: Sequence[Draft], asked: Sequence[str] = ()) -> list[Entry]:
+        """Append what is new; nothing if what it answers, by ids, was forgotten by now."""
         if not drafts:
             return []
         key = self.context.key
-        if asked is None:
-            entries = self.log.append(key, drafts)
-        else:
-            entries = self.log.append_planned(
-                key,
-                lambda there: drafts if there else [],
-                after=_BEYOND,
-                message_ids=[asked],
-            )
-        if self.trace is not None and entries and any(draft.role != "user" for draft in drafts):
+        entries = self.log.append_planned(
+            key,
+            lambda there: drafts if there or not asked else [],
+            after=_BEYOND,
+            message_ids=asked,
+        )
+        if entries and any(draft.role != "user" for draft in drafts):
             self.trace.report_stored(drafts)
         return entries
 
@@ -519,11 +482,6 @@ class StateSync:
 
     def _read(self, after: int = 0) -> list[Entry]:
         return self.log.entries(self.context.key, after=after)
-
-    def _read_diff(self, ids: Collection[str]) -> StateDiff:
-        """Return what the log knows of a thread from the first of some messages on."""
-        found = self.log.find(self.context.key, ids)
-        return StateDiff(self._read(found[0].position - 1) if found else [], self._draft)
 
     def _read_generation(self) -> int:
         return self.log.changes(self.context.key.owner, 0, limit=1).generation
@@ -539,13 +497,11 @@ def name_messages(messages: Iterable[BaseMessage], context: NodeContext) -> list
     return [
         message
         if message.id
-        else message.model_copy(update={"id": _make_id(f"{context.path[-1][1]}-{number}")})
+        else message.model_copy(
+            update={"id": str(uuid5(NAMESPACE_OID, f"{context.task}-{number}"))}
+        )
         for number, message in enumerate(messages)
     ]
-
-
-def _make_id(name: str) -> str:
-    return str(UUID(int=uuid5(NAMESPACE_OID, name).int, version=_RANDOM))
 
 
 def find_exchange(messages: Sequence[BaseMessage]) -> int:
@@ -568,18 +524,10 @@ def _find_question(messages: Sequence[BaseMessage]) -> int:
 def _drop_made_up_id(message: BaseMessage) -> BaseMessage:
     """Return a message without the id that LangGraph may have given to it."""
     try:
-        is_made_up = UUID(message.id or "").version == _RANDOM
+        is_made_up = UUID(message.id or "").version in _MADE_UP
     except ValueError:
         return message
     return message.model_copy(update={"id": None}) if is_made_up else message
-
-
-def _find_caller(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMessage | None:
-    """Return the latest message that makes the call."""
-    for message in reversed(messages):
-        if any(call["id"] == call_id for call in getattr(message, "tool_calls", ())):
-            return message
-    return None
 
 
 def is_stand_in(message: BaseMessage) -> bool:
@@ -612,26 +560,14 @@ def find_aside(
     """
     if not context.is_stateless:
         return CallContext()
-    before = messages[: _find_start(messages, note)]
+    before = messages[: find_start(messages, note)]
     return CallContext(
         [one for one in messages if get_role(one) == "system"],
         [one for one in before if not is_remembered(one) and get_role(one) != "system"],
     )
 
 
-def drop_earlier(
-    messages: Sequence[BaseMessage], note: TurnNote, context: NodeContext
-) -> list[BaseMessage]:
-    """Return the messages of the turn, and what else only this run shows."""
-    start, is_shown = _find_start(messages, note), context.is_stateless
-    return [
-        one
-        for number, one in enumerate(messages)
-        if number >= start or (is_shown and (get_role(one) == "system" or not is_remembered(one)))
-    ]
-
-
-def _find_start(messages: Sequence[BaseMessage], note: TurnNote | None) -> int:
+def find_start(messages: Sequence[BaseMessage], note: TurnNote | None) -> int:
     """Return where the turn of a note begins; 0 if none of its messages is there."""
     first = None if note is None else note["first"]
     return next((number for number, one in enumerate(messages) if one.id == first), 0)
