@@ -92,7 +92,6 @@ class StateRun:
         host: str,
         context: Any = None,
         model: Runnable[Any, Any] | None = None,
-        follows_removals: bool = False,
     ) -> StateRun:
         """Return a step of the run that a config is of.
 
@@ -103,7 +102,6 @@ class StateRun:
             host: What is called, for errors.
             context: That of the graph; None is that of the run that goes on.
             model: What the node calls.
-            follows_removals: Whether messages removed from the state are retracted.
 
         Raises:
             ConfigError: If the run names no thread, or sets an option that there is not.
@@ -112,7 +110,7 @@ class StateRun:
         chosen = options.merge_call(configurable, model)
         place = NodeContext.read(config, read_key(configurable, context, host=host))
         trace = TurnTrace(config)
-        sync = StateSync(memory.log, memory.drafting, place, follows_removals, trace)
+        sync = StateSync(memory, place, trace)
         return cls(memory, sync, chosen, trace)
 
     @property

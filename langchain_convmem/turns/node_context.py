@@ -77,10 +77,9 @@ class NodeContext:
 
     def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
         """Return the control entry that takes entries out of the views; nothing for none."""
-        if not ids:
-            return []
         control = Control(tuple(ids), reason)
-        return [Draft(role="control", control=control, metadata=self.make_metadata())]
+        draft = Draft(role="control", control=control, metadata=self.make_metadata())
+        return [draft] if ids else []
 
 
 def is_of_a_state(entry: Entry) -> bool:

@@ -7,10 +7,11 @@ only ever adds entries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
-from uuid import NAMESPACE_OID, UUID, uuid5
+from typing import Any, Final, TypeAlias
+from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from typing_extensions import TypedDict
@@ -18,19 +19,17 @@ from typing_extensions import TypedDict
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import read_live
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.runnables import OWN_TOKENS
+from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import join_thread, name_result
 from langchain_convmem.turns.node_context import NodeContext, is_of_a_state
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
-from langchain_convmem.turns.state_diff import StateDiff, is_answer
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.view import CallContext
+from langchain_convmem.turns.view import CallContext, has_same_content
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
-from langchain_convmem.views.live import find_live_entries, merge_entries
-from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
+from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries
+from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
 
@@ -41,9 +40,8 @@ NOTHING_ASKED: Final = (
     "user says, and put other messages into the thread with memory.add_messages()"
 )
 """Why a run is refused that brings replies alone."""
-_SUMMARY_SOURCE = "summarization"
-_MADE_UP = (4, 5)
-"""Versions of UUIDs that say nothing: LangGraph's, and those of `name_messages`."""
+_MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[45][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""Ids that say nothing: UUIDs such as LangGraph's, and those of `name_messages`."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 
@@ -65,7 +63,7 @@ class TurnNote(TypedDict):
     run: int | None
     """The run that made the note; see `NodeContext.run`."""
     held: list[str]
-    """Ids of what the state held last, if the log follows removals."""
+    """Ids of what the state held last; a host whose log follows no removals leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ class SyncedTurn:
         known: Its live entries by message id, some perhaps of messages that left the state.
         abandoned: Replies that an attempt made which came to nothing, and summaries of them.
         is_heard: Whether anything is stored of what the user said; if not, no answer is.
-        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
+        own_tokens: What the memory's own models took before the next reply; see `OwnTokens.to_aux`.
     """
 
     held: Collection[str]
@@ -108,7 +106,7 @@ class SyncedTurn:
     known: dict[str, Entry] = field(default_factory=dict)
     abandoned: Sequence[Entry] = ()
     is_heard: bool = True
-    own_tokens: Mapping[str, int] = field(default_factory=dict)
+    own_tokens: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def asked(self) -> Entry | None:
@@ -117,22 +115,115 @@ class SyncedTurn:
 
 
 # -- What a state and the log know of each other --------------------------------------------------
+MakeDraft: TypeAlias = Callable[[BaseMessage, str | None], Draft | None]
+"""Makes what is to be stored of a message, in a turn; None if nothing is."""
+
+
+class StateDiff:
+    """Compares a state with the log. For one comparison, not thread-safe.
+
+    Attributes:
+        entries: Those of the messages compared at least, by position.
+        versions: All that was stored under each message's id.
+        dead: Ids that count no more.
+        live: The entries that count.
+        news: What to append.
+        turns: The turn of each message compared; None of a system message, and of a forgotten one.
+        is_heard: Whether anything of the user's latest message is stored; if not, no answer is.
+    """
+
+    def __init__(self, entries: Sequence[Entry], draft: MakeDraft) -> None:
+        """Look up what is known.
+
+        Args:
+            entries: What the log knows.
+            draft: Makes drafts of messages.
+        """
+        self.entries, self._draft = entries, draft
+        self.versions: dict[str, list[Entry]] = {}
+        for entry in entries:
+            if entry.control is None and entry.role != "summary":
+                self.versions.setdefault(entry.message_id, []).append(entry)
+        self.dead, self.live = find_retracted_ids(entries), find_live_entries(entries)
+        self.news: list[Draft] = []
+        self.turns: list[str | None] = []
+        self.is_heard = True
+
+    def compare(
+        self,
+        said: Sequence[BaseMessage],
+        forgotten: Collection[str] = (),
+        *,
+        turn_id: str | None = None,
+        asked: int | None = None,
+    ) -> None:
+        """Compare messages of a state, in order.
+
+        What the user newly says begins a turn. In a run it does so only after an answer: what comes
+        in the middle of a loop of tools belongs to the turn.
+
+        Args:
+            said: The messages.
+            forgotten: Ids of messages that are not stored again.
+            turn_id: The turn that is under way; None if one begins.
+            asked: Number of the message with which a turn begins; if it was taken back before, it
+                counts again, and nothing else does.
+        """
+        turn, before, joins = turn_id, None, False
+        for number, message in enumerate(said):
+            role, versions = get_role(message), self.versions.get(message.id or "", [])
+            self.turns.append(None)
+            if message.id in forgotten:
+                continue
+            if role != "system":
+                if number == asked and all(one.id in self.dead for one in versions):
+                    versions = []
+                begins = is_answer(before) or (turn_id is None and not joins)
+                if versions:
+                    turn = versions[-1].turn_id
+                elif turn is None or (role == "user" and begins):
+                    turn = make_ulid()
+                self.turns[-1] = turn
+                before, joins = message, role == "user" and not versions
+            draft = self._draft(message, self.turns[-1])
+            if role == "user":
+                self.is_heard = bool(versions) or draft is not None
+            if draft and (self.is_heard or role == "system") and not _is_known(versions, draft):
+                self.news.append(draft)
+
+    def count_settled(self, messages: Sequence[BaseMessage]) -> int:
+        """Return how many messages come before the last one that is known."""
+        known = (number for number, one in enumerate(messages) if one.id in self.versions)
+        return max(known, default=0)
+
+    def is_changed(self, message: BaseMessage) -> bool:
+        """Return whether the state says something else than it said before under this id."""
+        versions, draft = self.versions.get(message.id or "", []), self._draft(message, None)
+        return bool(versions) and draft is not None and not _is_known(versions, draft)
+
+
+def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
+    """Return whether a state says what it said before, or what was made of that in the log.
+
+    A message of the log's own that is newer than what the state says is an edit of it.
+    """
+    if versions and is_of_a_state(versions[-1]):
+        return has_same_content(versions[-1], draft)
+    return any(has_same_content(one, draft) for one in versions if one.role == draft.role)
+
+
 @dataclass(frozen=True, slots=True)
 class StateSync:
     """Keeps a thread of the log in sync with a state. As thread-safe as the log.
 
     Attributes:
-        log: Where the thread is.
-        drafting: What is stored of a message.
+        memory: Where the thread is, and what is stored of a message.
         context: The node that runs.
-        follows_removals: Whether messages removed from the state are retracted.
         trace: Reports what was stored of replies.
     """
 
-    log: MessageLog
-    drafting: DraftBuilder
+    memory: TurnMemory
     context: NodeContext
-    follows_removals: bool
     trace: TurnTrace = field(repr=False)
 
     # -- A turn begins --------------------------------------------------------------------------
@@ -175,10 +266,10 @@ class StateSync:
         self._go_back(ids)
         is_kept = not (context.is_stateless or context.is_sent)
         removed = set(note["held"] if note is not None and is_kept else ()).difference(ids)
-        found = self.log.find(context.key, [*ids, *removed])
+        found = self.memory.log.find(context.key, [*ids, *removed])
         diff = StateDiff(self._read(found[0].position - 1) if found else [], self._draft)
         user = None if note is None else note["user"]
-        if note is None and is_kept and not diff.count_settled(held):
+        if note is None and is_kept and ids[1:] and not diff.count_settled(held):
             user = self._find_user(ids[:-1])  # a graph whose state has no key for the note
         self._check_user(user, ids)
         # What was sent for another user is refused, and stays in the state.
@@ -221,15 +312,15 @@ class StateSync:
             generation=self._read_generation(),
             position=own[0].position if own else _BEYOND,
             run=self.context.run,
-            held=[str(one.id) for one in spoken] if self.follows_removals else [],
+            held=[str(one.id) for one in spoken],
         )
 
     def _find_user(self, ids: Collection[str]) -> str | None:
         """Return another user in whose thread of this name some messages are, if any."""
         key = self.context.key
-        users = {owner.user_id for owner in self.log.owners() if ids} - {None, key.user_id}
-        keys = [ThreadKey(user, key.thread_id) for user in users]
-        return next((one.user_id for one in keys if self.log.find(one, ids)), None)
+        others = {owner.user_id for owner in self.memory.log.owners()} - {None, key.user_id}
+        keys = [ThreadKey(user, key.thread_id) for user in others]
+        return next((one.user_id for one in keys if self.memory.log.find(one, ids)), None)
 
     def _check_user(self, user: str | None, sent: Sequence[str] = ()) -> None:
         """Refuse to continue one user's state for another, and whatever was sent to it."""
@@ -237,11 +328,10 @@ class StateSync:
         if user in (None, key.user_id):
             return
         owner = ThreadKey(user, key.thread_id)
-        known = {entry.message_id for entry in self.log.find(owner, sent)}
+        known = {entry.message_id for entry in self.memory.log.find(owner, sent)}
         # A checkpointer knows a thread by its id alone, and keeps what it was sent for anyone.
         refused = self.context.retract([name for name in sent if name not in known], "failed")
-        if refused:
-            self.log.append(owner, refused)
+        self.memory.log.append(owner, refused)
         msg = (
             f"the state of thread {key.thread_id!r} is of the user {user!r}, and this run is for "
             f"{key.user_id!r}; name that user, or another thread. The config of a snapshot names "
@@ -261,11 +351,12 @@ class StateSync:
             The messages of the turn, and those that are new before it; what the log knows of the
             thread; and the messages of the state, those of a turn that goes on as the log has them.
         """
-        thread = read_live(self.log, self.context.key)
+        log, stored_form = self.memory.log, self.memory.drafting.filter_message
+        thread = read_live(log, self.context.key)
         if all(entry.role != "user" for entry in find_live_entries(thread.entries)):
             return held, diff, state
         sent = [one if one.id in diff.versions else _drop_made_up_id(one) for one in held]
-        thread, joined = join_thread(self.log, thread, sent, self.drafting.filter_message)
+        thread, joined = join_thread(log, thread, sent, stored_form)
         whole = StateDiff(merge_entries(diff.entries, thread.entries), self._draft)
         new = {id(one) for one in joined.new}
         news = [one for one, as_sent in zip(held, sent, strict=True) if id(as_sent) in new]
@@ -276,7 +367,7 @@ class StateSync:
             return news, whole, state
         asked = joined.again or [one for one in whole.live if one.role == "user"][-1]
         turn = [one for one in whole.live if one.turn_id == asked.turn_id]
-        if question is held[-1]:
+        if get_role(held[-1]) == "user":
             turn = [one for one in turn if one.role == "user"]
         turn = [one for one in turn if one.role != "assistant" or find_calls(one.message)]
         own = [*map(build_message, turn), *news]
@@ -294,16 +385,14 @@ class StateSync:
         Raises:
             InvalidMessageError: If it brings an answer of its own, behind one that is stored.
         """
-        context = self.context
         users = [number for number, one in enumerate(held) if get_role(one) == "user"]
-        is_own = note is None or context.is_nested or note["run"] in (None, context.run)
+        is_own = note is None or self.context.is_nested or note["run"] == self.context.run
         if is_own or not users or not is_answer(held[-1]):
             return len(held)
         changed = [number for number in users if diff.is_changed(held[number])]
         asked = (changed or users)[-1]
         answers = [one.id for one in held[asked + 1 :] if is_answer(one)]
-        is_told = any(one in diff.versions for one in answers)
-        if is_told and answers[-1] not in diff.versions:
+        if answers[-1] not in diff.versions and any(one in diff.versions for one in answers):
             raise InvalidMessageError(NOTHING_ASKED)
         return asked + 1
 
@@ -370,6 +459,8 @@ class StateSync:
             if entry.turn_id == turn_id and entry.role != "user" and entry.position > last
             if entry.message_id not in ids and self.context.replaces(entry)
         ]
+        # Where the question was forgotten, so is what answers it.
+        is_lost = note["first"] not in diff.versions and self._is_forgetting(note)
         over = find_summaries_over(diff.live, [entry.id for entry in abandoned])
         turn = SyncedTurn(
             ids,
@@ -377,13 +468,9 @@ class StateSync:
             messages=[one for one in said[start:] if one.id in live or one.id not in diff.versions],
             known={name: entry for name, entry in live.items() if entry.turn_id == turn_id},
             abandoned=[*abandoned, *(entry for entry in diff.live if entry.id in over)],
-            is_heard=diff.is_heard,
+            is_heard=diff.is_heard and not is_lost,
         )
-        is_lost = note["first"] not in diff.versions
-        if is_lost and self._read_generation() != note["generation"]:
-            turn.is_heard = False  # the question was forgotten: so is what answers it
-        else:
-            self._write(turn, diff.news)
+        self._write(turn, [] if is_lost else diff.news)
         return turn
 
     def _write(self, turn: SyncedTurn, news: Sequence[Draft]) -> None:
@@ -405,10 +492,12 @@ class StateSync:
         note; what was another user's is new to this one.
         """
         lacking = {str(one.id) for one in settled if one.id not in diff.versions}
-        if lacking and note is not None:
-            is_own = note["user"] == self.context.key.user_id
-            return lacking if is_own and self._read_generation() != note["generation"] else set()
-        return lacking
+        return lacking if lacking and (note is None or self._is_forgetting(note)) else set()
+
+    def _is_forgetting(self, note: TurnNote) -> bool:
+        """Return whether the user of the run had anything forgotten since a note was made."""
+        is_own = note["user"] == self.context.key.user_id
+        return is_own and self._read_generation() != note["generation"]
 
     # -- What a model and its tools say, before the state holds it ------------------------------
 
@@ -425,34 +514,29 @@ class StateSync:
         It takes the place of what an attempt said before that came to nothing. One that broke off
         is not stored if an earlier attempt said all of it.
         """
-        attributes: tuple[str, ...] = ()
         if is_cut:
             if any(INTERRUPTED not in one.metadata.attributes for one in turn.abandoned):
                 return []
-            attributes = (INTERRUPTED,)
             messages = [*messages[:-1], mark_interrupted(messages[-1])]
-        found = self.log.find(self.context.key, {one.id for one in messages if one.id})
+        found = self.memory.log.find(self.context.key, {one.id for one in messages if one.id})
         taken = {*turn.held, *(one.message_id for one in found if one.turn_id != turn.id)}
         own = list(assign_free_ids(messages, taken, lambda _: make_ulid()))
         if not turn.is_heard:
             return own
-        metadata = self.context.make_metadata(timing, attributes)
+        metadata = self.context.make_metadata(timing, (INTERRUPTED,) if is_cut else ())
         news = [draft for one in own if (draft := self._draft(one, turn.id, metadata)) is not None]
-        if news and turn.own_tokens:
-            aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
+        if news:
+            aux = {**metadata.aux, **turn.own_tokens}
             news[0], turn.own_tokens = replace(news[0], metadata=replace(metadata, aux=aux)), {}
         self._write(turn, news)
         return own
 
     def store_result(self, turn: SyncedTurn, result: ToolMessage) -> ToolMessage:
         """Store what a tool returns; return it with the id that it has in every attempt."""
-        callers = [
-            str(one.id)
-            for one in turn.messages
-            if any(call["id"] == result.tool_call_id for call in find_calls(one))
-        ]
-        if callers and turn.is_heard:
-            result = name_result(result, self.context.key, turn.id, callers[-1])
+        callers = {call["id"]: one.id for one in turn.messages for call in find_calls(one)}
+        caller = callers.get(result.tool_call_id)
+        if caller is not None and turn.is_heard:
+            result = name_result(result, self.context.key, turn.id, caller)
             draft = self._draft(result, turn.id)
             self._write(turn, [] if draft is None else [draft])
         return result
@@ -461,15 +545,14 @@ class StateSync:
 
     def _append(self, drafts: Sequence[Draft], asked: Sequence[str] = ()) -> list[Entry]:
         """Append what is new; nothing if what it answers, by ids, was forgotten by now."""
+
+        def plan(there: Sequence[Entry]) -> Sequence[Draft]:
+            return drafts if there or not asked else []
+
         if not drafts:
             return []
-        key = self.context.key
-        entries = self.log.append_planned(
-            key,
-            lambda there: drafts if there or not asked else [],
-            after=_BEYOND,
-            message_ids=asked,
-        )
+        log, key = self.memory.log, self.context.key
+        entries = log.append_planned(key, plan, after=_BEYOND, message_ids=asked)
         if entries and any(draft.role != "user" for draft in drafts):
             self.trace.report_stored(drafts)
         return entries
@@ -478,13 +561,13 @@ class StateSync:
         self, message: BaseMessage, turn_id: str | None, metadata: Metadata | None = None
     ) -> Draft | None:
         metadata = metadata or self.context.make_metadata()
-        return self.drafting.build(message, turn_id=turn_id, metadata=metadata)
+        return self.memory.drafting.build(message, turn_id=turn_id, metadata=metadata)
 
     def _read(self, after: int = 0) -> list[Entry]:
-        return self.log.entries(self.context.key, after=after)
+        return self.memory.log.entries(self.context.key, after=after)
 
     def _read_generation(self) -> int:
-        return self.log.changes(self.context.key.owner, 0, limit=1).generation
+        return self.memory.log.changes(self.context.key.owner, 0, limit=1).generation
 
 
 # -- Which messages were said, and belong together ------------------------------------------------
@@ -494,14 +577,11 @@ def name_messages(messages: Iterable[BaseMessage], context: NodeContext) -> list
     A reducer such as that of deep agents leaves texts and maps without one. What is made up here
     looks like what LangGraph makes up.
     """
-    return [
-        message
-        if message.id
-        else message.model_copy(
-            update={"id": str(uuid5(NAMESPACE_OID, f"{context.task}-{number}"))}
-        )
-        for number, message in enumerate(messages)
-    ]
+
+    def make_id(number: int) -> str:
+        return str(uuid5(NAMESPACE_OID, f"{context.task}-{number}"))
+
+    return list(assign_free_ids(messages, (), make_id))
 
 
 def find_exchange(messages: Sequence[BaseMessage]) -> int:
@@ -512,29 +592,32 @@ def find_exchange(messages: Sequence[BaseMessage]) -> int:
     start = _find_question(messages)
     while start and get_role(messages[start - 1]) == "user":
         start -= 1
-    return start if messages and get_role(messages[start]) == "user" else 0
+    return start
 
 
 def _find_question(messages: Sequence[BaseMessage]) -> int:
-    """Return the number of what the user said last; of the last message if there is none."""
+    """Return the number of what the user said last; 0 if there is nothing."""
     users = (number for number, one in enumerate(messages) if get_role(one) == "user")
-    return max(users, default=max(len(messages) - 1, 0))
+    return max(users, default=0)
 
 
 def _drop_made_up_id(message: BaseMessage) -> BaseMessage:
     """Return a message without the id that LangGraph may have given to it."""
-    try:
-        is_made_up = UUID(message.id or "").version in _MADE_UP
-    except ValueError:
-        return message
+    is_made_up = _MADE_UP.fullmatch(message.id or "")
     return message.model_copy(update={"id": None}) if is_made_up else message
+
+
+def is_answer(message: BaseMessage | None) -> bool:
+    """Return whether a message answers the user; a call of a tool does not."""
+    is_said = message is not None and get_role(message) == "assistant"
+    return is_said and not getattr(message, "tool_calls", None)
 
 
 def is_stand_in(message: BaseMessage) -> bool:
     """Return whether a message stands for others that a summary took the place of."""
     more = message.additional_kwargs
     is_ours = more.get("source") in (SUMMARY_SOURCE, NOTED_SOURCE)
-    return is_ours or more.get("lc_source") == _SUMMARY_SOURCE
+    return is_ours or more.get("lc_source") == "summarization"
 
 
 def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:
@@ -558,11 +641,10 @@ def find_aside(
     Where nothing keeps the state, these are its system messages, and what stands before the turn
     and is marked as not to be stored.
     """
-    if not context.is_stateless:
-        return CallContext()
-    before = messages[: find_start(messages, note)]
+    shown = messages if context.is_stateless else ()
+    before = shown[: find_start(shown, note)]
     return CallContext(
-        [one for one in messages if get_role(one) == "system"],
+        [one for one in shown if get_role(one) == "system"],
         [one for one in before if not is_remembered(one) and get_role(one) != "system"],
     )
 
