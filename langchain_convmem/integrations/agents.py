@@ -133,13 +133,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store the user's message and anything else missing from the log."""
-        return self._run(runtime, partial(self._begin, state), begins=True)
+        return self._run(runtime, partial(self._begin, state))
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store the user's message; see `before_agent`."""
-        return await hop(lambda: self._run(runtime, partial(self._begin, state), begins=True))
+        return await hop(lambda: self._run(runtime, partial(self._begin, state)))
 
     def _begin(self, state: RememberedState, run: StateRun) -> dict[str, Any] | None:
         self._turn_memory.check_call(recalls=run.options.recall)
@@ -231,13 +231,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> tuple[ModelRequest[Any], ModelCall]:
         turn = _find_turn(request.state, run)
         loop = run.sync.catch_up(turn.messages, turn.note)
-        call = ModelCall(loop, request.state["messages"], heard)
+        call = ModelCall(loop, heard)
         if turn.note is None:
             return request, call
         provider = self._provider or find_provider(request.model)
         shape = ChainShape(None, provider, model=ModelFacts.read(request.model))
         context = run.read_context(turn, loop, request.messages, shape)
-        loop.own_tokens = run.trace.own_tokens.to_counts()
+        loop.own_tokens = run.trace.own_tokens.to_aux()
         return _show(request, context.given), replace(call, started_ms=get_now_ms())
 
     # -- Tools ----------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     # -- The run --------------------------------------------------------------------------------
 
-    def _run(self, runtime: Any, step: Callable[[StateRun], T], *, begins: bool = False) -> T:
+    def _run(self, runtime: Any, step: Callable[[StateRun], T]) -> T:
         """Do a step of a hook; see `StateRun.open`."""
         run = StateRun.open(
             self._turn_memory,
@@ -274,7 +274,6 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             get_config(),
             host="the agent",
             context=runtime.context,
-            follows_removals=begins and self.keep_state == "all",
         )
         return run.trace.run_internal(partial(step, run))
 
@@ -302,19 +301,17 @@ def _check_turn(request: ToolCallRequest, run: StateRun) -> None:
         LogClosedError: If the log is closed.
     """
     if _find_turn(request.state, run).note is not None:
-        run.sync.log.entries(run.key, last=1)
+        run.memory.log.entries(run.key, last=1)
 
 
 def _store_results(request: ToolCallRequest, returned: Any, run: StateRun) -> Any:
     """Store the results in what a tool returned; return it with the ids that they have."""
-    turn, call_id = _find_turn(request.state, run), request.tool_call["id"]
-    if turn.note is None or call_id is None:
-        return returned
-    store = run.sync.begin_results(turn.note, turn.messages, call_id)
+    begun = _find_turn(request.state, run)
+    turn = run.sync.catch_up(begun.messages, begun.note)
 
     def visit(found: Any) -> Any:
         if isinstance(found, ToolMessage):
-            return store(found)
+            return run.sync.store_result(turn, found)
         if isinstance(found, list):
             return list(map(visit, found))
         if isinstance(found, Command) and isinstance(_read_update(found).get("messages"), list):

@@ -371,7 +371,6 @@ class MemoryNodes:
             config,
             host="the graph",
             model=self.model,
-            follows_removals=self.follow_edits and self.keep_state == "all",
         )
         return run.trace.run_internal(lambda: step(NodeRun(self, state, run)))
 
@@ -396,7 +395,7 @@ class NodeRun:
         Raises:
             ConfigError: If the state holds only system messages, or none.
         """
-        messages, run = self.messages, self.base
+        messages, run, nodes = self.messages, self.base, self.nodes
         if all(get_role(message) == "system" for message in messages):
             found = "system messages alone" if messages else "no messages"
             msg = (
@@ -405,12 +404,14 @@ class NodeRun:
             )
             raise ConfigError(msg)
         check_question(messages[-1])
-        self.nodes.memory.check_call(recalls=run.options.recall)
+        nodes.memory.check_call(recalls=run.options.recall)
         if not run.options.remember:
             said = self._mark_unstored()
             return {NOTE_KEY: None, **({"messages": said} if said else {})}
-        begun = run.begin(messages, self.note, self.nodes.keep_state)
-        if begun.late and self.nodes.model is None:  # a ready graph has the node
+        begun = run.begin(messages, self.note, nodes.keep_state)
+        if begun.note is not None and not (nodes.follow_edits and nodes.keep_state == "all"):
+            begun.note["held"] = []
+        if begun.late and nodes.model is None:  # a ready graph has the node
             _logger.warning(
                 "replies of %d earlier turn(s) were not stored when they came, and are stored now: "
                 "put record_node(memory) behind the node that answers",
@@ -444,8 +445,8 @@ class NodeRun:
         model = cast("Runnable[Any, Any]", nodes.model)
         shape = ChainShape.from_chain(model, configurable, nodes.provider)
         context, turn = self.read_context(shape)
-        turn.own_tokens = self.base.trace.own_tokens.to_counts()
-        return ModelCall(turn, self.messages, PartialReplyHandler()), context
+        turn.own_tokens = self.base.trace.own_tokens.to_aux()
+        return ModelCall(turn, PartialReplyHandler()), context
 
     def store_answer(self, call: ModelCall, context: ModelContext, output: Any) -> Update:
         """Store what the model answers, and return the state update.

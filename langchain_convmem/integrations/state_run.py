@@ -23,8 +23,8 @@ from langchain_convmem.turns.state_sync import (
     StateSync,
     SyncedTurn,
     TurnNote,
-    drop_earlier,
     find_aside,
+    find_start,
     is_stand_in,
 )
 from langchain_convmem.turns.tracing import TurnTrace
@@ -92,7 +92,6 @@ class StateRun:
         host: str,
         context: Any = None,
         model: Runnable[Any, Any] | None = None,
-        follows_removals: bool = False,
     ) -> StateRun:
         """Return a step of the run that a config is of.
 
@@ -103,7 +102,6 @@ class StateRun:
             host: What is called, for errors.
             context: That of the graph; None is that of the run that goes on.
             model: What the node calls.
-            follows_removals: Whether messages removed from the state are retracted.
 
         Raises:
             ConfigError: If the run names no thread, or sets an option that there is not.
@@ -112,7 +110,7 @@ class StateRun:
         chosen = options.merge_call(configurable, model)
         place = NodeContext.read(config, read_key(configurable, context, host=host))
         trace = TurnTrace(config)
-        sync = StateSync(memory.log, memory.drafting, place, follows_removals, trace)
+        sync = StateSync(memory, place, trace)
         return cls(memory, sync, chosen, trace)
 
     @property
@@ -125,9 +123,8 @@ class StateRun:
     ) -> BegunTurn:
         """Store what the state has new, and return the turn that begins; see `StateSync.begin`."""
         begun = self.sync.begin(messages, note)
-        if keep_state == "turn" and begun.note is not None:
-            kept = drop_earlier(begun.messages, begun.note, self.sync.context)
-            return replace(begun, messages=kept)
+        if keep_state == "turn" and not self.sync.context.is_stateless:
+            return replace(begun, messages=begun.messages[find_start(begun.messages, begun.note) :])
         return begun
 
     def read_context(
@@ -190,26 +187,24 @@ class ModelCall:
 
     Attributes:
         turn: The turn.
-        held: The messages of the state.
         heard: What is heard of the reply.
         started_ms: When the call begins.
     """
 
     turn: SyncedTurn
-    held: Sequence[BaseMessage]
     heard: PartialReplyHandler
     started_ms: int = field(default_factory=get_now_ms)
 
     def store(self, said: Sequence[BaseMessage], run: StateRun) -> list[BaseMessage]:
         """Store a reply; return it with the ids under which it is stored."""
         timing = measure_times(self.started_ms, self.heard.first_token_ms)
-        return run.sync.store_reply(self.turn, said, self.held, timing)
+        return run.sync.store_reply(self.turn, said, timing)
 
     def store_broken(self, run: StateRun) -> None:
         """Store the words that came of a reply that broke off."""
         if said := self.heard.collect_broken():
             timing = measure_times(self.started_ms, self.heard.first_token_ms)
-            run.sync.store_reply(self.turn, said, self.held, timing, is_cut=True)
+            run.sync.store_reply(self.turn, said, timing, is_cut=True)
 
 
 def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -23,9 +23,9 @@ class NodeContext:
 
     Attributes:
         key: The thread of the log.
-        path: Where in the run it is: checkpoint, node and task (`node:task`) of each level of a
-            graph, outermost first. A task is the same when it is retried or resumed, and another in
-            a new run.
+        step: The checkpoint of the outermost graph that its step began with.
+        task: What LangGraph calls this execution, with the nodes around it: the same when it is
+            retried or resumed, and another in a new run.
         since: The checkpoint that the run starts from, if one was given.
         is_sent: Whether a `Send` brought the node its state.
         is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
@@ -34,7 +34,8 @@ class NodeContext:
     """
 
     key: ThreadKey
-    path: list[list[str]]
+    step: str
+    task: str
     since: str | None = None
     is_sent: bool = False
     is_stateless: bool = False
@@ -45,52 +46,42 @@ class NodeContext:
         """Read a node's config."""
         configurable = config.get("configurable", {})
         metadata = config.get("metadata", {})
-        checkpoints = configurable.get("checkpoint_map") or {}
-        names = metadata.get("langgraph_checkpoint_ns", "").split("|")
         return cls(
             key=key,
-            path=[
-                [checkpoints.get("|".join(names[:depth])) or "", name or f":{make_ulid()}"]
-                for depth, name in enumerate(names)
-            ],
+            step=(configurable.get("checkpoint_map") or {}).get("") or "",
+            task=metadata.get("langgraph_checkpoint_ns") or make_ulid(),
             since=metadata.get("checkpoint_id"),
             is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
             is_stateless=configurable.get(_CHECKPOINTER, ...) is None,
             run=getattr(configurable.get(_SCRATCHPAD), "stop", None),
         )
 
+    @property
+    def is_nested(self) -> bool:
+        """Whether the graph runs within a node of another one."""
+        return "|" in self.task
+
     def replaces(self, entry: Entry) -> bool:
         """Return whether an entry of the turn that the state lacks is of an earlier attempt.
 
-        What a branch beside this one says is not, nor what a graph within a node does.
+        What a branch beside this one says in the same step is not.
         """
-        path = entry.metadata.aux.get(_AUX)
-        if not path or _name_graphs(path) != _name_graphs(self.path):
-            return False
-        for (checkpoint, task), (other, other_task) in zip(self.path, path, strict=True):
-            if task != other_task:
-                return bool(checkpoint != other)
-        return True
+        step, task = entry.metadata.aux.get(_AUX, (self.step, ""))
+        return bool(task == self.task or step != self.step)
 
     def make_metadata(
         self, timing: Mapping[str, int] | None = None, attributes: tuple[str, ...] = ()
     ) -> Metadata:
         """Return the metadata of an entry that this node stores."""
-        return Metadata(attributes, timing or {}, aux={_AUX: self.path})
+        return Metadata(attributes, timing or {}, aux={_AUX: [self.step, self.task]})
 
     def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
         """Return the control entry that takes entries out of the views; nothing for none."""
-        if not ids:
-            return []
         control = Control(tuple(ids), reason)
-        return [Draft(role="control", control=control, metadata=self.make_metadata())]
+        draft = Draft(role="control", control=control, metadata=self.make_metadata())
+        return [draft] if ids else []
 
 
 def is_of_a_state(entry: Entry) -> bool:
     """Return whether an entry was stored for a state."""
     return _AUX in entry.metadata.aux
-
-
-def _name_graphs(path: list[list[str]]) -> list[str]:
-    """Return the names of the nodes around the graph that a node is in; none at the top."""
-    return [task.partition(":")[0] for _, task in path[:-1]]

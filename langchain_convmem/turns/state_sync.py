@@ -7,10 +7,11 @@ only ever adds entries.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
-from uuid import NAMESPACE_OID, UUID, uuid5
+from typing import Any, Final, TypeAlias
+from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from typing_extensions import TypedDict
@@ -18,19 +19,17 @@ from typing_extensions import TypedDict
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import read_live
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.runnables import OWN_TOKENS
+from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import join_thread, name_result
 from langchain_convmem.turns.node_context import NodeContext, is_of_a_state
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
-from langchain_convmem.turns.state_diff import StateDiff, is_answer
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.view import CallContext
+from langchain_convmem.turns.view import CallContext, has_same_content
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries
-from langchain_convmem.views.messages import DraftBuilder, build_message, is_remembered
+from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
 
@@ -41,9 +40,8 @@ NOTHING_ASKED: Final = (
     "user says, and put other messages into the thread with memory.add_messages()"
 )
 """Why a run is refused that brings replies alone."""
-_SUMMARY_SOURCE = "summarization"
-_RANDOM = 4
-"""The version of a UUID that holds nothing but chance, as LangGraph's do."""
+_MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[45][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""Ids that say nothing: UUIDs such as LangGraph's, and those of `name_messages`."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 
@@ -65,7 +63,7 @@ class TurnNote(TypedDict):
     run: int | None
     """The run that made the note; see `NodeContext.run`."""
     held: list[str]
-    """Ids of what the state held last, if the log follows removals."""
+    """Ids of what the state held last; a host whose log follows no removals leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +91,22 @@ class SyncedTurn:
     """A turn in progress, synced to the log. Not thread-safe.
 
     Attributes:
+        held: Ids of all messages of the state.
         id: The turn; empty where nothing of it is stored.
         messages: Its messages in the state, but those that were undone in the log.
         known: Its live entries by message id, some perhaps of messages that left the state.
-        abandoned: Ids of entries of replies that an attempt made which came to nothing.
+        abandoned: Replies that an attempt made which came to nothing, and summaries of them.
         is_heard: Whether anything is stored of what the user said; if not, no answer is.
-        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
+        own_tokens: What the memory's own models took before the next reply; see `OwnTokens.to_aux`.
     """
 
+    held: Collection[str]
     id: str = ""
     messages: Sequence[BaseMessage] = ()
     known: dict[str, Entry] = field(default_factory=dict)
-    abandoned: Sequence[str] = ()
+    abandoned: Sequence[Entry] = ()
     is_heard: bool = True
-    own_tokens: Mapping[str, int] = field(default_factory=dict)
+    own_tokens: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def asked(self) -> Entry | None:
@@ -115,23 +115,116 @@ class SyncedTurn:
 
 
 # -- What a state and the log know of each other --------------------------------------------------
+MakeDraft: TypeAlias = Callable[[BaseMessage, str | None], Draft | None]
+"""Makes what is to be stored of a message, in a turn; None if nothing is."""
+
+
+class StateDiff:
+    """Compares a state with the log. For one comparison, not thread-safe.
+
+    Attributes:
+        entries: Those of the messages compared at least, by position.
+        versions: All that was stored under each message's id.
+        dead: Ids that count no more.
+        live: The entries that count.
+        news: What to append.
+        turns: The turn of each message compared; None of a system message, and of a forgotten one.
+        is_heard: Whether anything of the user's latest message is stored; if not, no answer is.
+    """
+
+    def __init__(self, entries: Sequence[Entry], draft: MakeDraft) -> None:
+        """Look up what is known.
+
+        Args:
+            entries: What the log knows.
+            draft: Makes drafts of messages.
+        """
+        self.entries, self._draft = entries, draft
+        self.versions: dict[str, list[Entry]] = {}
+        for entry in entries:
+            if entry.control is None and entry.role != "summary":
+                self.versions.setdefault(entry.message_id, []).append(entry)
+        self.dead, self.live = find_retracted_ids(entries), find_live_entries(entries)
+        self.news: list[Draft] = []
+        self.turns: list[str | None] = []
+        self.is_heard = True
+
+    def compare(
+        self,
+        said: Sequence[BaseMessage],
+        forgotten: Collection[str] = (),
+        *,
+        turn_id: str | None = None,
+        asked: int | None = None,
+    ) -> None:
+        """Compare messages of a state, in order.
+
+        What the user newly says begins a turn. In a run it does so only after an answer: what comes
+        in the middle of a loop of tools belongs to the turn.
+
+        Args:
+            said: The messages.
+            forgotten: Ids of messages that are not stored again.
+            turn_id: The turn that is under way; None if one begins.
+            asked: Number of the message with which a turn begins; if it was taken back before, it
+                counts again, and nothing else does.
+        """
+        turn, before, joins = turn_id, None, False
+        for number, message in enumerate(said):
+            role, versions = get_role(message), self.versions.get(message.id or "", [])
+            self.turns.append(None)
+            if message.id in forgotten:
+                continue
+            if role != "system":
+                if number == asked and all(one.id in self.dead for one in versions):
+                    versions = []
+                begins = is_answer(before) or (turn_id is None and not joins)
+                if versions:
+                    turn = versions[-1].turn_id
+                elif turn is None or (role == "user" and begins):
+                    turn = make_ulid()
+                self.turns[-1] = turn
+                before, joins = message, role == "user" and not versions
+            draft = self._draft(message, self.turns[-1])
+            if role == "user":
+                self.is_heard = bool(versions) or draft is not None
+            if draft and (self.is_heard or role == "system") and not _is_known(versions, draft):
+                self.news.append(draft)
+
+    def count_settled(self, messages: Sequence[BaseMessage]) -> int:
+        """Return how many messages come before the last one that is known."""
+        known = (number for number, one in enumerate(messages) if one.id in self.versions)
+        return max(known, default=0)
+
+    def is_changed(self, message: BaseMessage) -> bool:
+        """Return whether the state says something else than it said before under this id."""
+        versions, draft = self.versions.get(message.id or "", []), self._draft(message, None)
+        return bool(versions) and draft is not None and not _is_known(versions, draft)
+
+
+def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
+    """Return whether a state says what it said before, or what was made of that in the log.
+
+    A message of the log's own that is newer than what the state says is an edit of it.
+    """
+    if versions and is_of_a_state(versions[-1]):
+        return has_same_content(versions[-1], draft)
+    return any(has_same_content(one, draft) for one in versions if one.role == draft.role)
+
+
 @dataclass(frozen=True, slots=True)
 class StateSync:
     """Keeps a thread of the log in sync with a state. As thread-safe as the log.
 
     Attributes:
-        log: Where the thread is.
-        drafting: What is stored of a message.
+        memory: Where the thread is, and what is stored of a message.
         context: The node that runs.
-        follows_removals: Whether messages removed from the state are retracted.
-        trace: Reports what was stored of replies; None reports nothing.
+        trace: Reports what was stored of replies.
     """
 
-    log: MessageLog
-    drafting: DraftBuilder
+    memory: TurnMemory
     context: NodeContext
-    follows_removals: bool = False
-    trace: TurnTrace | None = field(default=None, repr=False)
+    trace: TurnTrace = field(repr=False)
 
     # -- A turn begins --------------------------------------------------------------------------
 
@@ -173,9 +266,10 @@ class StateSync:
         self._go_back(ids)
         is_kept = not (context.is_stateless or context.is_sent)
         removed = set(note["held"] if note is not None and is_kept else ()).difference(ids)
-        diff = self._read_diff([*ids, *removed])
+        found = self.memory.log.find(context.key, [*ids, *removed])
+        diff = StateDiff(self._read(found[0].position - 1) if found else [], self._draft)
         user = None if note is None else note["user"]
-        if note is None and is_kept and not diff.count_settled(held):
+        if note is None and is_kept and ids[1:] and not diff.count_settled(held):
             user = self._find_user(ids[:-1])  # a graph whose state has no key for the note
         self._check_user(user, ids)
         # What was sent for another user is refused, and stays in the state.
@@ -188,50 +282,45 @@ class StateSync:
         if note is None and context.is_stateless and not (context.is_sent or is_answer(held[-1])):
             held, diff, state = self._join(messages, held, diff)
         spoken = held[: self._count_kept(held, diff, note)]
-        asked, until = _find_question(spoken), find_exchange(spoken)
+        until = find_exchange(spoken)
         if note is None:
             until = diff.count_settled(spoken) if is_kept else 0
         forgotten = self._find_forgotten(spoken[:until], diff, note)
         back = _list_later(diff, spoken[-1]) if diff.is_changed(spoken[-1]) else []
         left = [one.id for one in diff.live if one.message_id in removed]
         left += find_summaries_over(diff.live, left)
-        diff.compare(spoken, forgotten, asked=asked)
+        diff.compare(spoken, forgotten, asked=_find_question(spoken))
         controls = [*context.retract(left, "rewind"), *context.retract(back, "replaced")]
         stored = self._append([*controls, *diff.news])
         late = {draft.turn_id for draft in diff.news if draft.role == "assistant"}
         late &= {entry.turn_id for entry in diff.entries}
         gone.update(forgotten, (str(one.id) for one in held[len(spoken) :]))
         after = [one for one in state if one.id not in gone]
-        return BegunTurn(self._make_note(diff, spoken, asked, stored), after, len(late))
+        return BegunTurn(self._make_note(diff, spoken, stored), after, len(late))
 
     def _make_note(
-        self,
-        diff: StateDiff,
-        spoken: Sequence[BaseMessage],
-        asked: int,
-        stored: Sequence[Entry],
+        self, diff: StateDiff, spoken: Sequence[BaseMessage], stored: Sequence[Entry]
     ) -> TurnNote:
-        turn_id, known = diff.turns[asked], [*diff.entries, *stored]
+        turn_id = diff.turns[_find_question(spoken)]
         first = str(spoken[diff.turns.index(turn_id)].id)
-        # A branch beside this one may have stored the question first.
-        named = (one.turn_id for one in stored if one.message_id == spoken[asked].id)
-        places = [one.position for one in known if one.message_id == first]
+        own = [one for one in [*diff.entries, *stored] if one.message_id == first]
         return TurnNote(
-            id=next(named, turn_id) or make_ulid(),
+            # A branch beside this one may have stored the question first.
+            id=own[-1].turn_id if own else turn_id or make_ulid(),
             first=first,
             user=self.context.key.user_id,
             generation=self._read_generation(),
-            position=min(places, default=known[-1].position + 1 if known else 1),
+            position=own[0].position if own else _BEYOND,
             run=self.context.run,
-            held=[str(one.id) for one in spoken] if self.follows_removals else [],
+            held=[str(one.id) for one in spoken],
         )
 
     def _find_user(self, ids: Collection[str]) -> str | None:
         """Return another user in whose thread of this name some messages are, if any."""
         key = self.context.key
-        users = {owner.user_id for owner in self.log.owners() if ids} - {None, key.user_id}
-        keys = [ThreadKey(user, key.thread_id) for user in users]
-        return next((one.user_id for one in keys if self.log.find(one, ids)), None)
+        others = {owner.user_id for owner in self.memory.log.owners()} - {None, key.user_id}
+        keys = [ThreadKey(user, key.thread_id) for user in others]
+        return next((one.user_id for one in keys if self.memory.log.find(one, ids)), None)
 
     def _check_user(self, user: str | None, sent: Sequence[str] = ()) -> None:
         """Refuse to continue one user's state for another, and whatever was sent to it."""
@@ -239,11 +328,10 @@ class StateSync:
         if user in (None, key.user_id):
             return
         owner = ThreadKey(user, key.thread_id)
-        known = {entry.message_id for entry in self.log.find(owner, sent)}
+        known = {entry.message_id for entry in self.memory.log.find(owner, sent)}
         # A checkpointer knows a thread by its id alone, and keeps what it was sent for anyone.
         refused = self.context.retract([name for name in sent if name not in known], "failed")
-        if refused:
-            self.log.append(owner, refused)
+        self.memory.log.append(owner, refused)
         msg = (
             f"the state of thread {key.thread_id!r} is of the user {user!r}, and this run is for "
             f"{key.user_id!r}; name that user, or another thread. The config of a snapshot names "
@@ -263,32 +351,28 @@ class StateSync:
             The messages of the turn, and those that are new before it; what the log knows of the
             thread; and the messages of the state, those of a turn that goes on as the log has them.
         """
-        framing = [one for one in held if get_role(one) == "system"]
-        said = [one for one in held if get_role(one) != "system"]
-        thread = read_live(self.log, self.context.key)
+        log, stored_form = self.memory.log, self.memory.drafting.filter_message
+        thread = read_live(log, self.context.key)
         if all(entry.role != "user" for entry in find_live_entries(thread.entries)):
             return held, diff, state
-        sent = [one if one.id in diff.versions else _drop_made_up_id(one) for one in said]
-        thread, joined = join_thread(self.log, thread, sent, self.drafting.filter_message)
+        sent = [one if one.id in diff.versions else _drop_made_up_id(one) for one in held]
+        thread, joined = join_thread(log, thread, sent, stored_form)
         whole = StateDiff(merge_entries(diff.entries, thread.entries), self._draft)
         new = {id(one) for one in joined.new}
-        news = [one for one, as_sent in zip(said, sent, strict=True) if id(as_sent) in new]
-        start, question = find_exchange(said), said[_find_question(said)]
+        news = [one for one, as_sent in zip(held, sent, strict=True) if id(as_sent) in new]
+        start, question = find_exchange(held), held[_find_question(held)]
         if question.id in diff.versions:
-            return [*framing, *said[start:]], whole, state
+            return held[start:], whole, state
         if any(get_role(one) == "user" for one in news):
-            return [*framing, *news], whole, state
+            return news, whole, state
         asked = joined.again or [one for one in whole.live if one.role == "user"][-1]
-        own = [
-            build_message(entry)
-            for entry in whole.live
-            if entry.turn_id == asked.turn_id
-            if entry.role == "user"
-            or (question is not said[-1] and (entry.role == "tool" or find_calls(entry.message)))
-        ]
-        own += news
-        before = next(n for n, one in enumerate(state) if one.id == said[start].id)
-        return [*framing, *own], whole, [*state[:before], *own]
+        turn = [one for one in whole.live if one.turn_id == asked.turn_id]
+        if get_role(held[-1]) == "user":
+            turn = [one for one in turn if one.role == "user"]
+        turn = [one for one in turn if one.role != "assistant" or find_calls(one.message)]
+        own = [*map(build_message, turn), *news]
+        before = next(n for n, one in enumerate(state) if one.id == held[start].id)
+        return own, whole, [*state[:before], *own]
 
     def _count_kept(
         self, held: Sequence[BaseMessage], diff: StateDiff, note: TurnNote | None
@@ -301,15 +385,12 @@ class StateSync:
         Raises:
             InvalidMessageError: If it brings an answer of its own, behind one that is stored.
         """
-        context = self.context
-        is_own = note is None or note["run"] in (None, context.run)
-        is_placed = context.is_stateless or context.is_sent or context.path[1:] or context.since
-        if is_own or is_placed or not is_answer(held[-1]):
+        users = [number for number, one in enumerate(held) if get_role(one) == "user"]
+        is_own = note is None or self.context.is_nested or note["run"] == self.context.run
+        if is_own or not users or not is_answer(held[-1]):
             return len(held)
-        for number in reversed(range(len(held))):
-            if get_role(held[number]) == "user" and diff.is_changed(held[number]):
-                return number + 1
-        asked = _find_question(held)
+        changed = [number for number in users if diff.is_changed(held[number])]
+        asked = (changed or users)[-1]
         answers = [one.id for one in held[asked + 1 :] if is_answer(one)]
         if answers[-1] not in diff.versions and any(one in diff.versions for one in answers):
             raise InvalidMessageError(NOTHING_ASKED)
@@ -327,25 +408,25 @@ class StateSync:
         context = self.context
         if context.since is None or context.is_sent:
             return
-        entries = self._read()
-        said = [entry for entry in entries if entry.control is None and entry.message_id in ids]
-        if context.path[1:] and not said:
+        diff = StateDiff(self._read(), self._draft)
+        held = [diff.versions[name] for name in ids if name in diff.versions]
+        if context.is_nested and not held:
             return  # a graph within a node, which starts with what it is given
-        last = max(({one.message_id: one.position for one in reversed(said)}).values(), default=0)
-        turn_id = next((one.turn_id for one in reversed(said) if one.role == "user"), None)
-        held, dead = {entry.id for entry in said}, find_retracted_ids(entries)
+        last = max((versions[0].position for versions in held), default=0)
+        asked = [versions[0].turn_id for versions in held if versions[0].role == "user"][-1:]
+        own = {entry.id for versions in held for entry in versions}
         lifted = [
-            entry.id
-            for entry in entries
-            if entry.control is not None and entry.id not in dead and is_of_a_state(entry)
-            if entry.control.reason == "rewind" and not held.isdisjoint(entry.control.retracts)
+            one.id
+            for one in diff.entries
+            if one.control is not None and one.id not in diff.dead and is_of_a_state(one)
+            if one.control.reason == "rewind" and not own.isdisjoint(one.control.retracts)
         ]
-        live = find_live_entries([entry for entry in entries if entry.id not in lifted])
+        live = find_live_entries([one for one in diff.entries if one.id not in lifted])
         left = [
-            entry.id
-            for entry in live
-            if entry.role != "summary" and entry.message_id not in ids
-            if entry.id in dead or (entry.position > last and entry.turn_id != turn_id)
+            one.id
+            for one in live
+            if one.role != "summary" and one.message_id not in ids
+            if one.id in diff.dead or (one.position > last and one.turn_id not in asked)
         ]
         gone = [*lifted, *left, *find_summaries_over(live, left)]
         self._append(context.retract(gone, "rewind"))
@@ -360,57 +441,46 @@ class StateSync:
             note: The turn; None if nothing of it is to be stored.
         """
         spoken = select_spoken(messages, self.context)
-        if note is None:
-            return SyncedTurn(messages=spoken[find_exchange(spoken) :], is_heard=False)
         ids = [str(one.id) for one in spoken]
+        if note is None:
+            return SyncedTurn(ids, messages=spoken[find_exchange(spoken) :], is_heard=False)
         self._go_back(ids)
-        said = spoken[_find_start(spoken, note) :]
+        said = spoken[find_start(spoken, note) :]
         diff = StateDiff(self._read(note["position"] - 1), self._draft)
         forgotten = self._find_forgotten(said[: diff.count_settled(said)], diff, note)
         diff.compare(said, forgotten, turn_id=note["id"])
-        turn = self._make_turn(diff, said, ids, note["id"])
-        is_lost = note["first"] not in diff.versions
-        if is_lost and self._read_generation() != note["generation"]:
-            turn.is_heard = False  # the question was forgotten: so is what answers it
-        else:
-            self._write(turn, diff.news)
-        return turn
-
-    def _make_turn(
-        self, diff: StateDiff, said: Sequence[BaseMessage], ids: Sequence[str], noted: str
-    ) -> SyncedTurn:
-        turn_id = next((turn for turn in reversed(diff.turns) if turn), noted)
+        turn_id = next((turn for turn in reversed(diff.turns) if turn), note["id"])
         start = diff.turns.index(turn_id) if turn_id in diff.turns else 0
         live = {entry.message_id: entry for entry in diff.live}
-        names = {*live, *(draft.message.id for draft in diff.news if draft.message is not None)}
         last = max((live[name].position for name in ids if name in live), default=0)
         abandoned = [
-            entry.id
-            for entry in diff.live
-            if entry.turn_id == turn_id and entry.role not in ("user", "summary")
-            if entry.message_id not in ids and entry.position > last
-            if self.context.replaces(entry)
+            entry
+            for entry in live.values()
+            if entry.turn_id == turn_id and entry.role != "user" and entry.position > last
+            if entry.message_id not in ids and self.context.replaces(entry)
         ]
-        return SyncedTurn(
+        # Where the question was forgotten, so is what answers it.
+        is_lost = note["first"] not in diff.versions and self._is_forgetting(note)
+        over = find_summaries_over(diff.live, [entry.id for entry in abandoned])
+        turn = SyncedTurn(
+            ids,
             id=turn_id,
-            messages=[o for o in said[start:] if o.id in names or o.id not in diff.versions],
+            messages=[one for one in said[start:] if one.id in live or one.id not in diff.versions],
             known={name: entry for name, entry in live.items() if entry.turn_id == turn_id},
-            abandoned=[*abandoned, *find_summaries_over(diff.live, abandoned)],
-            is_heard=diff.is_heard,
+            abandoned=[*abandoned, *(entry for entry in diff.live if entry.id in over)],
+            is_heard=diff.is_heard and not is_lost,
         )
+        self._write(turn, [] if is_lost else diff.news)
+        return turn
 
     def _write(self, turn: SyncedTurn, news: Sequence[Draft]) -> None:
         """Write; what is new of the turn takes the place of what an attempt said before."""
-        names = {draft.message.id for draft in news if draft.message is not None}
-        again = {entry.id for entry in turn.known.values() if entry.message_id in names}
-        replaced: Sequence[str] = ()
-        if any(draft.turn_id == turn.id for draft in news):
-            replaced = [name for name in turn.abandoned if name not in again]
-            turn.abandoned = ()
-        controls = self.context.retract(replaced, "replaced")
-        first = None if any(draft.role == "user" for draft in news) else turn.asked
-        stored = self._append([*controls, *news], None if first is None else first.message_id)
-        own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
+        said = {draft.message.id for draft in news if draft.message is not None}
+        replaced = [one.id for one in turn.abandoned if news and one.message_id not in said]
+        turn.abandoned = () if news else turn.abandoned
+        asked = list(turn.known)[:1] if all(draft.role != "user" for draft in news) else []
+        stored = self._append([*self.context.retract(replaced, "replaced"), *news], asked)
+        own = [one for one in stored if one.control is None and one.turn_id == turn.id]
         turn.known.update({entry.message_id: entry for entry in own})
 
     def _find_forgotten(
@@ -422,10 +492,12 @@ class StateSync:
         note; what was another user's is new to this one.
         """
         lacking = {str(one.id) for one in settled if one.id not in diff.versions}
-        if lacking and note is not None:
-            is_own = note["user"] == self.context.key.user_id
-            return lacking if is_own and self._read_generation() != note["generation"] else set()
-        return lacking
+        return lacking if lacking and (note is None or self._is_forgetting(note)) else set()
+
+    def _is_forgetting(self, note: TurnNote) -> bool:
+        """Return whether the user of the run had anything forgotten since a note was made."""
+        is_own = note["user"] == self.context.key.user_id
+        return is_own and self._read_generation() != note["generation"]
 
     # -- What a model and its tools say, before the state holds it ------------------------------
 
@@ -433,7 +505,6 @@ class StateSync:
         self,
         turn: SyncedTurn,
         messages: Sequence[BaseMessage],
-        state: Sequence[BaseMessage],
         timing: Mapping[str, int],
         *,
         is_cut: bool = False,
@@ -443,71 +514,46 @@ class StateSync:
         It takes the place of what an attempt said before that came to nothing. One that broke off
         is not stored if an earlier attempt said all of it.
         """
-        attributes: tuple[str, ...] = ()
         if is_cut:
-            earlier = [entry for entry in turn.known.values() if entry.id in turn.abandoned]
-            if any(INTERRUPTED not in entry.metadata.attributes for entry in earlier):
+            if any(INTERRUPTED not in one.metadata.attributes for one in turn.abandoned):
                 return []
-            attributes = (INTERRUPTED,)
             messages = [*messages[:-1], mark_interrupted(messages[-1])]
-        found = self.log.find(self.context.key, {one.id for one in messages if one.id})
-        taken = {str(message.id) for message in state}
-        taken |= {entry.message_id for entry in found if entry.turn_id != turn.id}
+        found = self.memory.log.find(self.context.key, {one.id for one in messages if one.id})
+        taken = {*turn.held, *(one.message_id for one in found if one.turn_id != turn.id)}
         own = list(assign_free_ids(messages, taken, lambda _: make_ulid()))
         if not turn.is_heard:
             return own
-        metadata = self.context.make_metadata(timing, attributes)
+        metadata = self.context.make_metadata(timing, (INTERRUPTED,) if is_cut else ())
         news = [draft for one in own if (draft := self._draft(one, turn.id, metadata)) is not None]
-        if news and turn.own_tokens:
-            aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
+        if news:
+            aux = {**metadata.aux, **turn.own_tokens}
             news[0], turn.own_tokens = replace(news[0], metadata=replace(metadata, aux=aux)), {}
         self._write(turn, news)
         return own
 
-    def begin_results(
-        self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str
-    ) -> Callable[[ToolMessage], ToolMessage]:
-        """Store what the state holds up to a call; return what stores results of it.
-
-        That returns a result with the id that it has in every attempt, and a message that answers
-        another call as it is.
-        """
-        caller = _find_caller(messages, call_id)
-        turn = self.catch_up(messages, note)
-
-        def store(result: ToolMessage) -> ToolMessage:
-            if caller is None or not turn.is_heard or result.tool_call_id != call_id:
-                return result
-            result = name_result(result, self.context.key, note["id"], str(caller.id))
-            draft = self._draft(result, note["id"])
-            if draft is not None:
-                self._write(turn, [draft])
-            return result
-
-        return store
+    def store_result(self, turn: SyncedTurn, result: ToolMessage) -> ToolMessage:
+        """Store what a tool returns; return it with the id that it has in every attempt."""
+        callers = {call["id"]: one.id for one in turn.messages for call in find_calls(one)}
+        caller = callers.get(result.tool_call_id)
+        if caller is not None and turn.is_heard:
+            result = name_result(result, self.context.key, turn.id, caller)
+            draft = self._draft(result, turn.id)
+            self._write(turn, [] if draft is None else [draft])
+        return result
 
     # -- The log --------------------------------------------------------------------------------
 
-    def _append(self, drafts: Sequence[Draft], asked: str | None = None) -> list[Entry]:
-        """Append what is new; nothing if it answers what was forgotten by now.
+    def _append(self, drafts: Sequence[Draft], asked: Sequence[str] = ()) -> list[Entry]:
+        """Append what is new; nothing if what it answers, by ids, was forgotten by now."""
 
-        Args:
-            drafts: What is new.
-            asked: Id of the message that it answers; None if it stands by itself.
-        """
+        def plan(there: Sequence[Entry]) -> Sequence[Draft]:
+            return drafts if there or not asked else []
+
         if not drafts:
             return []
-        key = self.context.key
-        if asked is None:
-            entries = self.log.append(key, drafts)
-        else:
-            entries = self.log.append_planned(
-                key,
-                lambda there: drafts if there else [],
-                after=_BEYOND,
-                message_ids=[asked],
-            )
-        if self.trace is not None and entries and any(draft.role != "user" for draft in drafts):
+        log, key = self.memory.log, self.context.key
+        entries = log.append_planned(key, plan, after=_BEYOND, message_ids=asked)
+        if entries and any(draft.role != "user" for draft in drafts):
             self.trace.report_stored(drafts)
         return entries
 
@@ -515,18 +561,13 @@ class StateSync:
         self, message: BaseMessage, turn_id: str | None, metadata: Metadata | None = None
     ) -> Draft | None:
         metadata = metadata or self.context.make_metadata()
-        return self.drafting.build(message, turn_id=turn_id, metadata=metadata)
+        return self.memory.drafting.build(message, turn_id=turn_id, metadata=metadata)
 
     def _read(self, after: int = 0) -> list[Entry]:
-        return self.log.entries(self.context.key, after=after)
-
-    def _read_diff(self, ids: Collection[str]) -> StateDiff:
-        """Return what the log knows of a thread from the first of some messages on."""
-        found = self.log.find(self.context.key, ids)
-        return StateDiff(self._read(found[0].position - 1) if found else [], self._draft)
+        return self.memory.log.entries(self.context.key, after=after)
 
     def _read_generation(self) -> int:
-        return self.log.changes(self.context.key.owner, 0, limit=1).generation
+        return self.memory.log.changes(self.context.key.owner, 0, limit=1).generation
 
 
 # -- Which messages were said, and belong together ------------------------------------------------
@@ -536,16 +577,11 @@ def name_messages(messages: Iterable[BaseMessage], context: NodeContext) -> list
     A reducer such as that of deep agents leaves texts and maps without one. What is made up here
     looks like what LangGraph makes up.
     """
-    return [
-        message
-        if message.id
-        else message.model_copy(update={"id": _make_id(f"{context.path[-1][1]}-{number}")})
-        for number, message in enumerate(messages)
-    ]
 
+    def make_id(number: int) -> str:
+        return str(uuid5(NAMESPACE_OID, f"{context.task}-{number}"))
 
-def _make_id(name: str) -> str:
-    return str(UUID(int=uuid5(NAMESPACE_OID, name).int, version=_RANDOM))
+    return list(assign_free_ids(messages, (), make_id))
 
 
 def find_exchange(messages: Sequence[BaseMessage]) -> int:
@@ -556,37 +592,32 @@ def find_exchange(messages: Sequence[BaseMessage]) -> int:
     start = _find_question(messages)
     while start and get_role(messages[start - 1]) == "user":
         start -= 1
-    return start if messages and get_role(messages[start]) == "user" else 0
+    return start
 
 
 def _find_question(messages: Sequence[BaseMessage]) -> int:
-    """Return the number of what the user said last; of the last message if there is none."""
+    """Return the number of what the user said last; 0 if there is nothing."""
     users = (number for number, one in enumerate(messages) if get_role(one) == "user")
-    return max(users, default=max(len(messages) - 1, 0))
+    return max(users, default=0)
 
 
 def _drop_made_up_id(message: BaseMessage) -> BaseMessage:
     """Return a message without the id that LangGraph may have given to it."""
-    try:
-        is_made_up = UUID(message.id or "").version == _RANDOM
-    except ValueError:
-        return message
+    is_made_up = _MADE_UP.fullmatch(message.id or "")
     return message.model_copy(update={"id": None}) if is_made_up else message
 
 
-def _find_caller(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMessage | None:
-    """Return the latest message that makes the call."""
-    for message in reversed(messages):
-        if any(call["id"] == call_id for call in getattr(message, "tool_calls", ())):
-            return message
-    return None
+def is_answer(message: BaseMessage | None) -> bool:
+    """Return whether a message answers the user; a call of a tool does not."""
+    is_said = message is not None and get_role(message) == "assistant"
+    return is_said and not getattr(message, "tool_calls", None)
 
 
 def is_stand_in(message: BaseMessage) -> bool:
     """Return whether a message stands for others that a summary took the place of."""
     more = message.additional_kwargs
     is_ours = more.get("source") in (SUMMARY_SOURCE, NOTED_SOURCE)
-    return is_ours or more.get("lc_source") == _SUMMARY_SOURCE
+    return is_ours or more.get("lc_source") == "summarization"
 
 
 def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:
@@ -610,28 +641,15 @@ def find_aside(
     Where nothing keeps the state, these are its system messages, and what stands before the turn
     and is marked as not to be stored.
     """
-    if not context.is_stateless:
-        return CallContext()
-    before = messages[: _find_start(messages, note)]
+    shown = messages if context.is_stateless else ()
+    before = shown[: find_start(shown, note)]
     return CallContext(
-        [one for one in messages if get_role(one) == "system"],
+        [one for one in shown if get_role(one) == "system"],
         [one for one in before if not is_remembered(one) and get_role(one) != "system"],
     )
 
 
-def drop_earlier(
-    messages: Sequence[BaseMessage], note: TurnNote, context: NodeContext
-) -> list[BaseMessage]:
-    """Return the messages of the turn, and what else only this run shows."""
-    start, is_shown = _find_start(messages, note), context.is_stateless
-    return [
-        one
-        for number, one in enumerate(messages)
-        if number >= start or (is_shown and (get_role(one) == "system" or not is_remembered(one)))
-    ]
-
-
-def _find_start(messages: Sequence[BaseMessage], note: TurnNote | None) -> int:
+def find_start(messages: Sequence[BaseMessage], note: TurnNote | None) -> int:
     """Return where the turn of a note begins; 0 if none of its messages is there."""
     first = None if note is None else note["first"]
     return next((number for number, one in enumerate(messages) if one.id == first), 0)
