@@ -21,7 +21,6 @@ from langchain_convmem.records import (
     DialogLine,
     Entry,
     ForgetReceipt,
-    Owner,
     ThreadInfo,
     ThreadKey,
     find_owner,
@@ -35,14 +34,7 @@ from langchain_convmem.turns.forgetting import (
     list_owners,
     move_thread,
 )
-from langchain_convmem.turns.memory import (
-    OnSummary,
-    Profiles,
-    Recaller,
-    Summaries,
-    SummarizeWhen,
-    TurnMemory,
-)
+from langchain_convmem.turns.memory import OnSummary, SummarizeWhen, TurnMemory
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
 from langchain_convmem.turns.stats import ThreadStats, compute_stats
 from langchain_convmem.views.lines import Recall
@@ -67,19 +59,13 @@ if TYPE_CHECKING:
     from langchain_convmem.profile import ProfilerReport, UserProfile
     from langchain_convmem.profile.profiler import ProfilerLike
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
-    from langchain_convmem.recall.options import LineFilter, Moment, Owners
+    from langchain_convmem.recall.options import LineFilter, Moment
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text.sessions import TextEngine
     from langchain_convmem.transfer import ImportedThread, ImportReport
     from langchain_convmem.wrap import RememberingRunnable
-
-_READING = (
-    *("embeddings", "settings", "before_write", "rewriter"),
-    *("token_counter", "profile_tokens"),
-)
-"""Options that say how a memory is read, at any time."""
 
 _NOT_OPTIONS = ("cls", "self", "path", "log", "recall", "signing_key")
 """What a memory is given besides options that it takes however its log was opened."""
@@ -126,15 +112,16 @@ class ConversationMemory:
         if not isinstance(log, MessageLog):
             way = "ConversationMemory.open(path) opens one"
             raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")
-        self.log = log
-        drafting = DraftBuilder(before_write)
-        counter = read_counter(token_counter)
-        recaller = Recaller(log, drafting, counter, embeddings, settings, rewriter, given=recall)
-        summaries = Summaries(recaller, summarizer, summary_settings, summarize_when, on_summary)
-        self._turn_memory = TurnMemory(
-            log, drafting, recaller, summaries, Profiles(log, profiler), counter, profile_tokens
-        )
-        self._owns_log = False
+        drafting, counter = DraftBuilder(before_write), read_counter(token_counter)
+        turns = TurnMemory(log, drafting, counter, profile_tokens)
+        parts = {"embeddings": embeddings, "settings": settings, "rewriter": rewriter}
+        turns.set_recall(recall, parts)
+        turns.set_summarizer(summarizer, summary_settings, summarize_when, on_summary)
+        if profiler is not None:
+            from langchain_convmem.profile.profiler import Profiler
+
+            turns.profiler = Profiler(log, profiler)
+        self.log, self._turn_memory, self._owns_log = log, turns, False
 
     @classmethod
     def open(
@@ -583,7 +570,7 @@ class ConversationMemory:
         drafts = self._turn_memory.drafting.build_all(read_messages(messages), turn_id=turn_id)
         key = ThreadKey(user_id, thread_id)
         entries = self.log.append(key, drafts, durable=durable)
-        self._turn_memory.recaller.embed_soon(key.owner)
+        self._turn_memory.embed_soon(key.owner)
         return entries
 
     aadd_messages = to_async(add_messages)
@@ -630,21 +617,15 @@ class ConversationMemory:
 
         if user_id is not None and find_user is not None:
             raise ConfigError("pass user_id or find_user, not both")
-        owners: set[Owner] = set()
 
         def assign(thread: ImportedThread) -> str | None:
-            user = find_user(thread.branch_of or thread.thread_id) if find_user else user_id
-            owners.add(ThreadKey(user, thread.thread_id).owner)
-            return user
+            return find_user(thread.branch_of or thread.thread_id) if find_user else user_id
 
         file = read_file(path, thread_id=thread_id, format=format)
         drafting = self._turn_memory.drafting
-        report = store_file(
+        return store_file(
             self.log, file, find_user=assign, drafting=drafting, progress=progress, is_own=is_own
         )
-        for owner in owners:
-            self._turn_memory.recaller.embed_soon(owner)
-        return report
 
     aimport_file = to_async(import_file)
 
@@ -690,10 +671,8 @@ class ConversationMemory:
         from langchain_convmem.recall.options import make_owners
 
         named = {name: given[name] for name in DialogLineRetriever.model_fields if name in given}
-        if user_ids is None:
-            find_owner(user_id, thread_id)
-        else:
-            named["user_ids"] = frozenset(str(one.user_id) for one in make_owners(user_ids))
+        if user_ids is not None:
+            named["user_ids"] = frozenset(one.user_id for one in make_owners(user_ids))
         retriever = DialogLineRetriever(recall=self._turn_memory.line_recall, **named)
         retriever.check_scope()
         return retriever
@@ -745,15 +724,18 @@ class ConversationMemory:
             ConfigError: If an argument is invalid; the message names it.
         """
         given = locals()  # before any other name is bound
-        from langchain_convmem.recall.options import RecallOptions
+        from langchain_convmem.recall.options import RecallOptions, make_owners
 
-        owners = _find_searched(user_id, thread_id, user_ids)
+        if user_ids is not None and (user_id is None) != (thread_id is None):
+            msg = "with user_ids, pass user_id and thread_id of the current thread, or neither"
+            raise ConfigError(msg)
+        owners = find_owner(user_id, thread_id) if user_ids is None else make_owners(user_ids)
         options = {name: given[name] for name in RecallOptions.__annotations__ if name in given}
         if user_id is not None and thread_id is not None:
             current = ThreadKey(user_id, thread_id)
             options["buffer"] = current
             options["exclude"] = {current: read_context(self.log, current).positions}
-        options["now_ms"] = self._turn_memory.profiles.now_ms
+        options["now_ms"] = self._turn_memory.now_ms
         return self._turn_memory.line_recall.recall(owners, query, **options)
 
     arecall = to_async(recall)
@@ -878,7 +860,7 @@ class ConversationMemory:
             ConfigError: If neither a user nor a thread is given.
             LogError: If the log cannot be read.
         """
-        return self._turn_memory.profiles.reader.read_profile(find_owner(user_id, thread_id))
+        return self._turn_memory.profile_reader.read_profile(find_owner(user_id, thread_id))
 
     aprofile = to_async(profile)
 
@@ -900,7 +882,10 @@ class ConversationMemory:
             ConfigError: If the memory has no profiler, or neither a user nor a thread is given.
             LogError: If the log cannot be read or written.
         """
-        return self._turn_memory.profiles.update(list_keys(self.log, user_id, thread_id))
+        profiler = self._turn_memory.profiler
+        if profiler is None:
+            raise ConfigError("this memory has no profiler; pass a chat model, say, as profiler=")
+        return profiler.read_threads(list_keys(self.log, user_id, thread_id))
 
     aupdate_profile = to_async(update_profile)
 
@@ -928,16 +913,11 @@ class ConversationMemory:
         from langchain_convmem.logs.as_of import LogAsOf, LogBound
 
         bound = LogBound(when)
-        if self._turn_memory.recaller.given is not None:
-            msg = (
-                "as_of recalls with the lines of the log, and this memory was given a recall of "
-                "its own, which knows today's alone; make one without: ConversationMemory(log)"
-            )
-            raise ConfigError(msg)
+        if not self._turn_memory.owns_recall:
+            raise ConfigError("as_of needs a memory without a recall of its own")
         log = self.log.log if isinstance(self.log, LogAsOf) else self.log
-        reading = {name: self._options[name] for name in _READING}
-        past = ConversationMemory(LogAsOf(log, bound), **reading)
-        past._turn_memory.profiles = Profiles(past.log, now_ms=bound.time_ms)
+        past = ConversationMemory(LogAsOf(log, bound), **self._options)
+        past._turn_memory.now_ms = bound.time_ms
         return past
 
     # -- Summaries --------------------------------------------------------------------------------
@@ -958,7 +938,7 @@ class ConversationMemory:
         Raises:
             ConfigError: If the memory has no summarizer.
         """
-        compactor = self._turn_memory.summaries.compactor
+        compactor = self._turn_memory.require_compactor()
         return compactor.compact(ThreadKey(user_id, thread_id), force=force)
 
     asummarize = to_async(summarize)
@@ -1021,28 +1001,3 @@ class ConversationMemory:
         return forget_before(self._turn_memory, keys, before)
 
     aforget = to_async(forget)
-
-
-# -- Whose lines are meant ------------------------------------------------------------------------
-
-
-def _find_searched(
-    user_id: str | None, thread_id: str | None, user_ids: Collection[str] | None
-) -> Owners:
-    """Return whose lines are searched.
-
-    Raises:
-        ConfigError: If no owner is given, or the current thread's user is not in `user_ids`.
-    """
-    if user_ids is None:
-        return find_owner(user_id, thread_id)
-    from langchain_convmem.recall.options import make_owners
-
-    owners = make_owners(user_ids)
-    if (user_id is None) != (thread_id is None):
-        msg = "with user_ids, pass both user_id and thread_id of the current thread, or neither"
-        raise ConfigError(msg)
-    if user_id is not None and Owner(user_id=user_id) not in owners:
-        msg = f"user_id must be one of user_ids, got {describe_value(user_id)}"
-        raise ConfigError(msg)
-    return owners

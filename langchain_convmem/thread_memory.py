@@ -17,7 +17,7 @@ from langchain_convmem.locks import FifoLock
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
-from langchain_convmem.turns.memory import Profiles, Recaller, Summaries, TurnMemory
+from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
 from langchain_convmem.turns.replies import PartialReplyHandler
@@ -74,10 +74,7 @@ class MemoryThread:
     def from_messages(cls, messages: Sequence[BaseMessage]) -> MemoryThread:
         """Return a thread of no memory, which lives as long as its conversation."""
         log, drafting, counter = InMemoryLog(), DraftBuilder(None), read_counter(None)
-        recaller = Recaller(log, drafting, counter)
-        summaries = Summaries(recaller, None, None, "background", None)
-        memory = TurnMemory(log, drafting, recaller, summaries, Profiles(log), counter)
-        key = ThreadKey(None, make_ulid())
+        memory, key = TurnMemory(log, drafting, counter), ThreadKey(None, make_ulid())
         log.append(key, drafting.build_all(messages))
         return cls(
             memory, key, TurnOptions(recall=False), ChainShape(None, "strict"), is_plain=True

@@ -123,7 +123,7 @@ def create_memory_graph(
         "model": _make_model_node(nodes),
         "record": _make_node("record", nodes, NodeRun.record),
     }
-    if get_turn_memory(memory).summaries.has_summarizer:
+    if get_turn_memory(memory).compactor is not None:
         runnables["summarize"] = _make_node("summarize", nodes, NodeRun.summarize)
 
     schema = MessagesState if state_schema is None else state_schema

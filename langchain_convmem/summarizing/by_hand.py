@@ -42,7 +42,7 @@ def resummarize(
     Raises:
         ConfigError: If the memory has no summarizer.
     """
-    compactor = _get_parts(memory).summaries.compactor
+    compactor = _get_parts(memory).require_compactor()
     if summarizer is not None:
         compactor = replace(compactor, summarizer=as_summarizer(summarizer))
     report: SummaryReport = compactor.redo(ThreadKey(user_id, thread_id))

@@ -75,7 +75,7 @@ class Compactor:
         leases: Of the log.
         drafting: Makes drafts, through the write hook.
         read: Reads what is live of a thread.
-        on_report: Gets what came of each attempt.
+        on_summary: Gets the events of each attempt.
     """
 
     log: MessageLog
@@ -84,7 +84,7 @@ class Compactor:
     leases: Leases
     drafting: DraftBuilder
     read: ReadThread
-    on_report: Callable[[SummaryReport], object] | None = None
+    on_summary: Callable[[SummaryEvent], object] | None = None
 
     def compact(self, key: ThreadKey, *, force: bool = False) -> SummaryReport:
         """Compact a thread if that is due.
@@ -173,9 +173,10 @@ class Compactor:
 
     def _report(self, report: SummaryReport) -> SummaryReport:
         """Tell the application of a report, and return it."""
-        if self.on_report is not None:
+        if self.on_summary is not None:
             what = f"the events of thread {report.key.thread_id!r}"
-            notify_application(self.on_report, report, what)
+            for event in list_events(report):
+                notify_application(self.on_summary, event, what)
         return report
 
     # -- summarise, check, commit ----------------------------------------------------------------

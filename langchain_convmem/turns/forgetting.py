@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
@@ -41,13 +40,8 @@ def list_keys(
     owners = list_owners(log, user_id, thread_id, all_users=all_users)
     if thread_id is not None:
         return [ThreadKey(user_id, thread_id)]
-    keys: list[ThreadKey] = []
-    for owner in owners:
-        if owner.thread_id is None:
-            keys.extend(info.key for info in log.threads(owner.user_id))
-        else:
-            keys.append(ThreadKey(None, owner.thread_id))
-    return keys
+    users = dict.fromkeys(owner.user_id for owner in owners)
+    return [info.key for user in users for info in log.threads(user)]
 
 
 def forget_scope(
@@ -58,16 +52,23 @@ def forget_scope(
     Raises:
         ConfigError: If the entries are of no thread, or no list of ids.
     """
+    from langchain_convmem.summarizing.branches import BRANCHES
+
     if isinstance(entry_ids, str):
         raise ConfigError(f"entry_ids must be a list of ids, got {describe_value(entry_ids)}")
     ids = None if entry_ids is None else list(entry_ids)
-    if isinstance(scope, ThreadKey) and ids:
-        receipt = _forget(memory, scope, ids, partial(_erase_entries, memory.log))
-        memory.compact(scope)  # what else the summaries covered is shown again
-        return receipt
-    if isinstance(scope, Owner) and ids is not None:
+    key, owner = (scope, scope.owner) if isinstance(scope, ThreadKey) else (None, scope)
+    if key is None and ids is not None:
         raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
-    return _forget(memory, scope, ids, memory.log.forget)
+    recall, log = memory.recall, memory.log
+    copies = [] if recall is None else recall.list_copies(scope, ids)
+    receipt = log.forget(scope, ids) if key is None or not ids else _erase(log, key, ids)
+    if recall is not None:
+        recall.drop_forgotten(owner, copies)
+    BRANCHES.drop(memory.log_place, owner)
+    if key is not None and ids:
+        memory.compact(key)  # what else the summaries covered is shown again
+    return receipt
 
 
 def forget_before(
@@ -81,7 +82,6 @@ def forget_before(
         old = [name for name in known if get_ulid_ms(name) < end_ms]
         if old:
             receipt += forget_scope(memory, key, old)
-            receipt = replace(receipt, threads=receipt.threads + _drop_emptied(memory.log, key))
     return receipt
 
 
@@ -89,60 +89,30 @@ def move_thread(memory: TurnMemory, origin: ThreadKey, target: ThreadKey) -> Non
     """Copy a thread, then erase what was copied; see `ConversationMemory.assign_user`."""
     from langchain_convmem.transfer.copy import copy_thread
 
-    ids = copy_thread(memory.log, origin, target)
-    _forget(memory, origin, ids, memory.log.forget)
-    _drop_emptied(memory.log, origin)
-    memory.recaller.embed_soon(target.owner)
+    forget_scope(memory, origin, copy_thread(memory.log, origin, target))
+    memory.embed_soon(target.owner)
 
 
-def _drop_emptied(log: MessageLog, key: ThreadKey) -> bool:
-    """Drop the title of a thread that has no entries left; return whether it has none.
-
-    The whole thread is not forgotten: somebody may speak in it at this moment.
-    """
-    is_empty = not log.entries(key, last=1)
-    if is_empty:
-        log.delete_state(key, DOCUMENT)
-    return is_empty
-
-
-def _forget(
-    memory: TurnMemory,
-    scope: Owner | ThreadKey,
-    ids: Sequence[str] | None,
-    erase: Callable[..., ForgetReceipt],
-) -> ForgetReceipt:
-    """Erase from the log, then drop what is kept outside of it."""
-    from langchain_convmem.summarizing.branches import BRANCHES
-
-    owner = scope.owner if isinstance(scope, ThreadKey) else scope
-    recall = memory.recaller.made
-    copies = [] if recall is None else recall.list_copies(scope, ids)
-    receipt = erase(scope, ids)
-    if recall is not None:
-        recall.drop_forgotten(owner, copies)
-    BRANCHES.drop(memory.log_place, owner)
-    return receipt
-
-
-def _erase_entries(log: MessageLog, key: ThreadKey, ids: Sequence[str]) -> ForgetReceipt:
+def _erase(log: MessageLog, key: ThreadKey, ids: Sequence[str]) -> ForgetReceipt:
     """Erase entries, the summaries that cover them and what a provider compacted of them."""
     known: list[Entry] = log.entries(key)
     named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
     drafts, compacted = plan_without_compactions(known, named)
     if drafts:
         log.append(key, drafts)
-    telling = [*_list_telling(known, named), *compacted]
-    receipt: ForgetReceipt = log.forget(key, [*ids, *telling])
-    while True:
-        # A summary may have been written since the thread was read.
-        seen = known[-1].position if known else 0
-        known = [*known, *log.entries(key, after=seen)]
-        late = [name for name in _list_telling(known, named) if name not in telling]
-        if not late:
-            return receipt
-        telling += late
-        receipt += log.forget(key, late)
+    gone = [*ids, *_list_telling(known, named), *compacted]
+    receipt = log.forget(key, gone)
+    # Who writes a summary looks afterwards whether all is there that it tells of; here goes one
+    # that was written, and looked, since the thread was read.
+    later = log.entries(key, after=known[-1].position if known else 0)
+    late = set(_list_telling([*known, *later], named)).difference(gone)
+    if late:
+        receipt += log.forget(key, list(late))
+    if not known or log.entries(key, last=1):
+        return receipt
+    # The whole thread is not forgotten: somebody may speak in it at this moment.
+    log.delete_state(key, DOCUMENT)
+    return replace(receipt, threads=receipt.threads + 1)
 
 
 def _list_telling(entries: Sequence[Entry], ids: Collection[str]) -> list[str]:

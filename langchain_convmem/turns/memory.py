@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from weakref import ref
 
 from langchain_core.messages import BaseMessage
@@ -25,16 +25,13 @@ from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import DraftBuilder, check_plain_function, get_text_counter
 
 if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
-
-    from langchain_convmem.profile import ProfileItem, ProfilerReport, UserProfile
-    from langchain_convmem.profile.profiler import Profiler, ProfilerLike
+    from langchain_convmem.profile import ProfileItem, UserProfile
+    from langchain_convmem.profile.profiler import Profiler
     from langchain_convmem.profile.reader import ProfileReader
-    from langchain_convmem.recall import DialogRecall, RecallSettings
-    from langchain_convmem.recall.recall import Rewriter
-    from langchain_convmem.summarizing import SummaryReport, SummarySettings
+    from langchain_convmem.recall import DialogRecall
+    from langchain_convmem.summarizing import SummarySettings
     from langchain_convmem.summarizing.compactor import Compactor, SummaryEvent
-    from langchain_convmem.summarizing.summarizers import Summarizer, SummarizerLike
+    from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.turns.options import TurnOptions
     from langchain_convmem.views.context import Context
     from langchain_convmem.views.messages import TextCounter, TokenCounter
@@ -64,110 +61,299 @@ def find_place(log: MessageLog) -> Hashable:
     return getattr(log, "path", None) or ref(log)
 
 
-# -- The recall of a memory -----------------------------------------------------------------------
+@dataclass(eq=False)
+class TurnMemory:
+    """A memory as a turn sees it: what a `ConversationMemory` is made of.
 
-
-@dataclass(slots=True, eq=False)
-class Recaller:
-    """The recall over a memory's log, made on first use; its questions pass the write hook.
-
-    Thread-safe.
+    Thread-safe: the turns of all threads share it.
 
     Attributes:
-        log: Where the lines are.
-        drafting: Holds the write hook.
-        counter: What counts tokens.
-        embeddings: What `LineRecall` is made of, as the next two; see `ConversationMemory.open`.
-        settings: How lines are recalled.
-        rewriter: Makes of a question what to search for.
-        given: A recall that takes the place of all three.
-        made: The recall, once there is one; what has not been made has nothing to embed or drop.
-
-    Raises:
-        ConfigError: If a part makes no sense, or comes with a recall that is given.
+        log: Where entries are kept.
+        drafting: Makes drafts of messages, through the write hook.
+        token_counter: What counts tokens.
+        profile_tokens: Budget of the profile in a turn that recalls and whose options name none.
+        now_ms: The time at which profiles are read, milliseconds since the epoch; None is now.
+        recall: Finds lines of earlier conversations; None until it is used, see `line_recall`.
+        compactor: Compacts threads; None for never.
+        profiler: Proposes items of profiles; None where rules alone do.
+        active_turns: The turns under way: who closes the memory waits for them.
+        count_text: What counts the tokens of a text.
+        log_place: Identifies the log in this process.
+        owns_recall: Whether no recall was given: this one ends with the memory.
     """
 
     log: MessageLog
     drafting: DraftBuilder
-    counter: TokenCounter
-    embeddings: Embeddings | None = None
-    settings: RecallSettings | None = None
-    rewriter: Rewriter | None = None
-    given: DialogRecall | None = None
-    made: DialogRecall | None = field(default=None, init=False)
-    _lock: Any = field(default_factory=make_lock, init=False)
+    token_counter: TokenCounter
+    profile_tokens: int = 150
+    now_ms: int | None = None
+    recall: DialogRecall | None = field(default=None, init=False)
+    compactor: Compactor | None = field(default=None, init=False)
+    profiler: Profiler | None = field(default=None, init=False)
+    active_turns: WritingTurns = field(default_factory=WritingTurns, init=False)
 
     def __post_init__(self) -> None:
-        """Check the parts; recall is imported only where there is something to check."""
-        if self.rewriter is not None:
-            from langchain_convmem.recall.recall import check_rewriter
+        """Find out once where the log is, and what counts texts."""
+        self.count_text = get_text_counter(self.token_counter)
+        self.log_place = find_place(self.log)
+        self._lock = make_lock()
+        self.owns_recall = True
+        self._is_foreground = self._waits_for_model = False
+        self._compactions = BackgroundJobs(self._compact_and_prepare, name="compaction")
+        self._readings = BackgroundJobs(self._read_waiting, name="profile", workers=1)
 
-            check_rewriter(self.rewriter)
-        if self.embeddings is not None:
-            from langchain_convmem.recall.embedding import choose_embedder
+    # -- recall -----------------------------------------------------------------------------------
 
-            choose_embedder(self.embeddings)
-        if self.given is not None:
-            self._check_given(self.given)
-            self.made = self._bind(self.given)
+    def set_recall(self, given: DialogRecall | None, parts: dict[str, Any]) -> None:
+        """Take a recall, or what to make a `LineRecall` of; see `ConversationMemory`.
 
-    def _check_given(self, given: object) -> None:
-        """Refuse a recall that is none, searches elsewhere, or comes with parts of another one."""
-        from langchain_convmem.recall import DialogRecall
+        Raises:
+            ConfigError: If it is none, searches elsewhere, or comes with parts of another one.
+        """
+        named = [name for name in parts if parts[name] is not None]
+        if given is None and not named:
+            return  # made, and imported, on first use
+        from langchain_convmem.recall import DialogRecall, LineRecall
 
-        if not isinstance(given, DialogRecall):
-            msg = "recall must be a DialogRecall such as VectorStoreRecall, got "
-            raise ConfigError(msg + describe_value(given))
-        if given.log is not self.log:
-            msg = (
-                f"recall searches {given.log!r}, and this memory keeps {self.log!r}: make both of "
-                "one log, ConversationMemory(log, recall=...)"
-            )
+        made = LineRecall(self.log, **parts) if given is None else given
+        if not isinstance(made, DialogRecall):
+            found = describe_value(given)
+            raise ConfigError(f"recall must be a DialogRecall such as LineRecall, got {found}")
+        if made.log is not self.log:
+            msg = f"recall searches {made.log!r}, but the memory has {self.log!r}: use one log"
             raise ConfigError(msg)
-        for name in ("embeddings", "settings", "rewriter"):
-            if getattr(self, name) is not None:
-                raise ConfigError(f"recall has its own {name}; pass one or the other")
+        if given is not None and named:
+            raise ConfigError(f"recall has its own {named[0]}; pass one or the other")
+        self.owns_recall = given is None
+        self.recall = self._bind(made)
 
     def _bind(self, recall: DialogRecall) -> DialogRecall:
         hook = None if self.drafting.hook is None else self.drafting.filter_question
-        return recall.bind(query_hook=hook, count_text=get_text_counter(self.counter))
+        return recall.bind(query_hook=hook, count_text=self.count_text)
 
     @property
-    def recall(self) -> DialogRecall:
-        """The recall, made on first use."""
+    def line_recall(self) -> DialogRecall:
+        """Finds lines of earlier conversations; made on first use."""
         with self._lock:
-            if self.made is None:
+            if self.recall is None:
                 from langchain_convmem.recall import LineRecall
 
-                made = LineRecall(self.log, self.embeddings, self.settings, rewriter=self.rewriter)
-                self.made = self._bind(made)
-            return self.made
-
-    @property
-    def default_tokens(self) -> int:
-        """Budget of recalled text where a call names none."""
-        settings = self.settings if self.given is None else self.given.settings
-        return (settings and settings.max_tokens) or _DEFAULT_RECALL_TOKENS
-
-    def check_call(self) -> None:
-        """Refuse a turn that would ask a rewriter whose coroutine it cannot await."""
-        rewriter = self.rewriter or getattr(self.given, "rewriter", None)
-        check_askable(rewriter, "the rewriter", "arecall, ainvoke or the like")
+                self.recall = self._bind(LineRecall(self.log))
+            return self.recall
 
     def embed_soon(self, owner: Owner) -> None:
         """Have what was just stored of an owner embedded, if the owner was searched before."""
-        if self.made is not None:
-            self.made.embed_later(owner)
+        if self.recall is not None:
+            self.recall.embed_later(owner)
+
+    # -- summaries --------------------------------------------------------------------------------
+
+    def set_summarizer(
+        self,
+        summarizer: SummarizerLike | Literal["auto"] | None,
+        settings: SummarySettings | None,
+        when: SummarizeWhen,
+        on_summary: OnSummary | None,
+    ) -> None:
+        """Take what threads are compacted by and when; see `ConversationMemory.open`.
+
+        Raises:
+            ConfigError: If a part makes no sense.
+        """
+        if when not in get_args(SummarizeWhen):
+            msg = f"summarize_when must be 'background' or 'foreground', got {when!r:.80}"
+            raise ConfigError(msg)
+        if on_summary is not None:
+            check_plain_function("on_summary", on_summary, of="an event")
+        if summarizer is None:
+            if settings is not None:
+                _logger.warning("summary_settings do nothing without a summarizer; pass one, too")
+            return
+        from langchain_convmem.summarizing import SummarySettings
+        from langchain_convmem.summarizing.compactor import Compactor
+        from langchain_convmem.summarizing.leases import Leases
+        from langchain_convmem.summarizing.summarizers import as_summarizer
+
+        self._is_foreground = when == "foreground"
+        writer: Any = summarizer
+        self._waits_for_model = isinstance(writer, str) and writer == "auto"
+        if self._waits_for_model:
+            from langchain_convmem.offline.extractive import ExtractiveSummarizer
+
+            writer = ExtractiveSummarizer()  # until a chain's model is known
+        settings = SummarySettings() if settings is None else settings
+        if not isinstance(settings, SummarySettings):
+            found = describe_value(settings)
+            raise ConfigError(f"summary_settings must be a SummarySettings or None, got {found}")
+        counter, log = settings.token_counter or self.token_counter, self.log
+        self.compactor = Compactor(
+            log=log,
+            summarizer=as_summarizer(writer),
+            settings=replace(settings, token_counter=counter),
+            leases=Leases(log, settings),
+            drafting=self.drafting,
+            read=lambda key: read_live(log, key).entries,
+            on_summary=on_summary,
+        )
+
+    def require_compactor(self) -> Compactor:
+        """Return what compacts threads.
+
+        Raises:
+            ConfigError: If the memory has no summarizer.
+        """
+        if self.compactor is None:
+            msg = "this memory has no summarizer; pass one, such as a chat model, as summarizer="
+            raise ConfigError(msg)
+        return self.compactor
+
+    def check_options(self, options: TurnOptions) -> None:
+        """Have threads summarised before these options leave something out.
+
+        Several hosts of one memory share its settings: the smallest budget decides.
+        """
+        budgets = [options.history_tokens]
+        if options.budget is not None:
+            budget = options.budget.reserve(self.get_profile_budget(options))
+            budgets.append(budget.list_message_budgets(self.get_recall_budget(options))[0])
+        with self._lock:
+            for most in budgets:
+                if most is not None and self.compactor is not None:
+                    settings = self.compactor.settings.fit_to(most)
+                    self.compactor = replace(self.compactor, settings=settings)
+
+    def use_model(self, model: ModelFacts) -> None:
+        """Have threads summarised before the window of a turn's model is full.
+
+        What is not known of it changes nothing. If none but "auto" is to summarise, the first does.
+        """
+        if self.compactor is None:
+            return
+        with self._lock:
+            settings, summarizer = self.compactor.settings, self.compactor.summarizer
+            window = model.window_tokens
+            if window is not None:
+                settings = settings.fit_window(window)
+            if self._waits_for_model and model.chat_model is not None:
+                from langchain_convmem.summarizing.summarizers import as_summarizer
+
+                self._waits_for_model = False
+                summarizer = as_summarizer(model.chat_model)
+                if window is not None:
+                    settings = settings.fit_input(window)
+            # A compaction under way goes on with those it began with.
+            self.compactor = replace(self.compactor, settings=settings, summarizer=summarizer)
+
+    def compact(
+        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
+    ) -> None:
+        """Compact a thread if that is due, now or later.
+
+        Args:
+            key: The thread.
+            view: The thread as the model saw it; None if not available.
+            replies: What was stored of the answer.
+        """
+        if self.compactor is None or not self.compactor.may_be_due(view, replies):
+            return
+        if not self._is_foreground:
+            self._compactions.submit(key)
+            return
+        try:
+            self.compactor.compact(key)
+        except ConvMemError:
+            # The reply is there and stored; the next turn tries again.
+            _logger.exception("could not compact thread %r", key.thread_id)
+
+    def _compact_and_prepare(self, key: ThreadKey) -> None:
+        """Compact a thread, and take up what is folded now, which the next turn would have to."""
+        from langchain_convmem.recall.embedding import choose_embedder
+        from langchain_convmem.summarizing.branches import prepare_branches
+
+        compactor = self.require_compactor()
+        with allow_own_loop():
+            compactor.compact(key)
+        live, read = find_live_entries(compactor.read(key)), partial(self.log.entries, key)
+        embed = choose_embedder(None).embed_documents
+        prepare_branches(self.log_place, key, live, read, embed)
+
+    # -- profiles ---------------------------------------------------------------------------------
+
+    @cached_property
+    def profile_reader(self) -> ProfileReader:
+        """What follows the log; made on first use, since it loads the rules of languages."""
+        from langchain_convmem.profile.reader import ProfileReader
+
+        return ProfileReader(self.log, now_ms=self.now_ms)
+
+    def _read_waiting(self, key: ThreadKey) -> None:
+        if self.profiler is not None:
+            with allow_own_loop():
+                self.profiler.read_waiting(key.owner)
+
+    # -- a turn -----------------------------------------------------------------------------------
+
+    def get_recall_budget(self, options: TurnOptions) -> int:
+        """Return the token budget for recalled lines of a turn with these options."""
+        settings = None if self.recall is None else self.recall.settings
+        most = (settings and settings.max_tokens) or _DEFAULT_RECALL_TOKENS
+        if options.context_tokens is not None:
+            most = min(most, int(options.context_tokens * _RECALL_SHARE))
+        return (options.recall_tokens or most) if options.recall else 0
+
+    def get_profile_budget(self, options: TurnOptions) -> int:
+        """Return the token budget for what is known of the user in a turn with these options."""
+        most = self.profile_tokens if options.recall else 0
+        most = most if options.profile_tokens is None else options.profile_tokens
+        return most if options.room is None else min(most, int(options.room * _PROFILE_SHARE))
+
+    def check_call(self, *, recalls: bool = False) -> None:
+        """Refuse a synchronous turn that would need a coroutine, before anything is stored.
+
+        Raises:
+            ConfigError: If a summary in the foreground would be one that only an event loop awaits,
+                or a recall of the turn would ask such a rewriter.
+        """
+        if self.compactor is not None and self._is_foreground:
+            from langchain_convmem.summarizing.summarizers import check_summarizer
+
+            check_summarizer(self.compactor.summarizer, self.compactor.settings.judge)
+        if recalls:
+            rewriter = getattr(self.recall, "rewriter", None)
+            check_askable(rewriter, "the rewriter", "arecall, ainvoke or the like")
+
+    def note_turn(self, key: ThreadKey) -> None:
+        """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
+        self.embed_soon(key.owner)
+        if self.profiler is not None and self.profiler.note_turn(key):
+            self._readings.submit(key)
+
+    def flush(self, timeout_s: float | None) -> bool:
+        """Wait for what goes on behind the turns; return whether both ended within this time."""
+        are_compacted = self._compactions.flush(timeout_s)
+        return self._readings.flush(timeout_s) and are_compacted
 
     def close(self) -> None:
-        """End the work in the background; a recall that was given goes on."""
-        if self.made is not None and self.given is None:
-            self.made.close()
+        """Finish what is under way behind the turns, and start no more."""
+        self._compactions.close()
+        self._readings.close()
+        if self.recall is not None and self.owns_recall:
+            self.recall.close()
 
 
-# -- What is known of users -----------------------------------------------------------------------
+def get_turn_memory(memory: Any) -> TurnMemory:
+    """Return what the turns of a `ConversationMemory` run over; for the package's own hosts.
+
+    Raises:
+        ConfigError: If it is no such memory.
+    """
+    found = getattr(memory, "_turn_memory", None)  # no application has a use for it
+    if not isinstance(found, TurnMemory):
+        raise ConfigError(f"memory must be a ConversationMemory, got {describe_value(memory)}")
+    return found
 
 
+# -- What a model gets of its user's profile ------------------------------------------------------
 PROFILE_SOURCE = "convmem_profile"
 """Marks a system message that holds a profile: `additional_kwargs["source"]`."""
 
@@ -217,340 +403,3 @@ def _choose_held(
         and (item.until_ms is None or item.until_ms >= get_ulid_ms(began))
     )
     return select_items(replace(profile, items=held), max_tokens, count)
-
-
-class Profiles:
-    """The profiles of a memory's users, read on first use. Thread-safe.
-
-    Attributes:
-        now_ms: The time at which profiles are read, milliseconds since the epoch; None is now.
-        jobs: The readings of the profiler under way behind the turns.
-    """
-
-    def __init__(
-        self, log: MessageLog, profiler: ProfilerLike | None = None, now_ms: int | None = None
-    ) -> None:
-        """Take a log, what proposes items, and the time.
-
-        Raises:
-            ConfigError: If the profiler can be asked nothing.
-        """
-        self.now_ms = now_ms
-        self._log = log
-        self._profiler: Profiler | None = None
-        self.jobs = BackgroundJobs(self._read_waiting, name="profile", workers=1)
-        if profiler is not None:
-            from langchain_convmem.profile.profiler import Profiler
-
-            self._profiler = Profiler(log, profiler)
-
-    @cached_property
-    def reader(self) -> ProfileReader:
-        """What follows the log; made on first use, since it loads the rules of languages."""
-        from langchain_convmem.profile.reader import ProfileReader
-
-        return ProfileReader(self._log, now_ms=self.now_ms)
-
-    def update(self, keys: Sequence[ThreadKey]) -> ProfilerReport:
-        """Have the profiler read what it has not read of threads of one owner.
-
-        Raises:
-            ConfigError: If there is no profiler.
-        """
-        if self._profiler is None:
-            msg = "this memory has no profiler; pass one, such as a chat model, as profiler="
-            raise ConfigError(msg)
-        return self._profiler.read_threads(keys)
-
-    def note_turn(self, key: ThreadKey) -> None:
-        """Have what was said read in the background, if it is time."""
-        if self._profiler is not None and self._profiler.note_turn(key):
-            self.jobs.submit(key)
-
-    def _read_waiting(self, key: ThreadKey) -> None:
-        if self._profiler is not None:
-            with allow_own_loop():
-                self._profiler.read_waiting(key.owner)
-
-
-# -- The summaries of a memory --------------------------------------------------------------------
-
-
-class Summaries:
-    """Compacts the threads of a memory, if it has a summarizer. Thread-safe.
-
-    Attributes:
-        has_summarizer: Whether threads are ever compacted.
-        jobs: The compactions under way behind the turns.
-    """
-
-    def __init__(
-        self,
-        recaller: Recaller,
-        summarizer: SummarizerLike | Literal["auto"] | None,
-        settings: SummarySettings | None,
-        when: SummarizeWhen,
-        on_summary: OnSummary | None,
-    ) -> None:
-        """Take what threads are compacted by and when; see `ConversationMemory.open`.
-
-        Raises:
-            ConfigError: If a part makes no sense.
-        """
-        if when not in ("background", "foreground"):
-            msg = f"summarize_when must be 'background' or 'foreground', got {when!r:.80}"
-            raise ConfigError(msg)
-        if on_summary is not None:
-            check_plain_function("on_summary", on_summary, of="an event")
-        if summarizer is None and settings is not None:
-            _logger.warning("summary_settings do nothing without a summarizer; pass one, too")
-        self.has_summarizer = summarizer is not None
-        self._recaller = recaller
-        self._when = when
-        self._on_summary = on_summary
-        self._waits_for_model = isinstance(summarizer, str) and summarizer == "auto"
-        self._lock = make_lock()
-        self.jobs = BackgroundJobs(self._compact_and_prepare, name="compaction")
-        self._compactor = None if summarizer is None else self._make_compactor(summarizer, settings)
-
-    def _make_compactor(
-        self, summarizer: SummarizerLike | Literal["auto"], settings: SummarySettings | None
-    ) -> Compactor:
-        from langchain_convmem.summarizing import SummarySettings
-        from langchain_convmem.summarizing.compactor import Compactor
-        from langchain_convmem.summarizing.leases import Leases
-
-        given, log = SummarySettings() if settings is None else settings, self._recaller.log
-        if not isinstance(given, SummarySettings):
-            found = describe_value(given)
-            raise ConfigError(f"summary_settings must be a SummarySettings or None, got {found}")
-        counter = given.token_counter or self._recaller.counter
-        settings = replace(given, token_counter=counter)
-        return Compactor(
-            log=log,
-            summarizer=_read_summarizer(summarizer),
-            settings=settings,
-            leases=Leases(log, settings),
-            drafting=self._recaller.drafting,
-            read=self._read,
-            on_report=self._report,
-        )
-
-    @property
-    def compactor(self) -> Compactor:
-        """What compacts threads.
-
-        Raises:
-            ConfigError: If the memory has no summarizer.
-        """
-        if self._compactor is None:
-            msg = (
-                "this memory has no summarizer; pass one, such as a chat model or "
-                "langchain_convmem.offline.ExtractiveSummarizer(), as summarizer="
-            )
-            raise ConfigError(msg)
-        return self._compactor
-
-    def _read(self, key: ThreadKey) -> Sequence[Entry]:
-        return read_live(self._recaller.log, key).entries
-
-    def _report(self, report: SummaryReport) -> None:
-        """Tell the application what came of a compaction, if it wants to know."""
-        if self._on_summary is not None:
-            from langchain_convmem.summarizing.compactor import list_events
-
-            for event in list_events(report):
-                self._on_summary(event)
-
-    def check_call(self) -> None:
-        """Refuse a turn that would end with a summary whose coroutine it cannot await."""
-        if self.has_summarizer and self._when == "foreground":
-            from langchain_convmem.summarizing.summarizers import check_summarizer
-
-            check_summarizer(self.compactor.summarizer, self.compactor.settings.judge)
-
-    def fit_budget(self, budget: int | None) -> None:
-        """Have threads compacted before a model gets more of one than this; None is any number.
-
-        Several hosts of one memory share its settings: the smallest budget decides.
-        """
-        if budget is not None and self.has_summarizer:
-            with self._lock:
-                settings = self.compactor.settings.fit_to(budget)
-                self._compactor = replace(self.compactor, settings=settings)
-
-    def use_model(self, model: ModelFacts) -> None:
-        """Fit the marks to the window of a chain's model, and have it summarise if that is asked.
-
-        What is not known of it changes nothing. Of several models, the first summarises.
-        """
-        with self._lock:
-            settings, summarizer = self.compactor.settings, self.compactor.summarizer
-            window = model.window_tokens
-            if window is not None:
-                settings = settings.fit_window(window)
-            if self._waits_for_model and model.chat_model is not None:
-                self._waits_for_model = False
-                summarizer = _read_summarizer(model.chat_model)
-                if window is not None:
-                    settings = settings.fit_input(window)
-            # A compaction under way goes on with those it began with.
-            self._compactor = replace(self.compactor, settings=settings, summarizer=summarizer)
-
-    def compact(self, key: ThreadKey, view: Context | None, replies: Sequence[BaseMessage]) -> None:
-        """Compact a thread if that is due, now or later; see `TurnMemory.compact`."""
-        if not self.compactor.may_be_due(view, replies):
-            return
-        if self._when == "background":
-            self.jobs.submit(key)
-            return
-        try:
-            self.compactor.compact(key)
-        except ConvMemError:
-            # The reply is there and stored; the next turn tries again.
-            _logger.exception("could not compact thread %r", key.thread_id)
-
-    def _compact_and_prepare(self, key: ThreadKey) -> None:
-        """Compact a thread, and take up what is folded now, which the next turn would have to."""
-        from langchain_convmem.recall.embedding import choose_embedder
-        from langchain_convmem.summarizing.branches import prepare_branches
-
-        with allow_own_loop():
-            self.compactor.compact(key)
-        log, live = self._recaller.log, find_live_entries(self._read(key))
-        embed = choose_embedder(None).embed_documents
-        prepare_branches(find_place(log), key, live, partial(log.entries, key), embed)
-
-
-def _read_summarizer(given: SummarizerLike | Literal["auto"]) -> Summarizer:
-    """Return what writes summaries; for "auto", what does so until a chain's model is known."""
-    if isinstance(given, str) and given == "auto":
-        from langchain_convmem.offline.extractive import ExtractiveSummarizer
-
-        return ExtractiveSummarizer()
-    from langchain_convmem.summarizing.summarizers import as_summarizer
-
-    return as_summarizer(given)
-
-
-# -- All of it ------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, eq=False)
-class TurnMemory:
-    """A memory as a turn sees it: the parts of a `ConversationMemory` that turns run over.
-
-    Thread-safe, as they are: the turns of all threads share it.
-
-    Attributes:
-        log: Where entries are kept.
-        drafting: Makes drafts of messages, through the write hook.
-        recaller: Finds lines of earlier conversations.
-        summaries: Compacts threads after turns.
-        profiles: Reads what is known of users.
-        token_counter: What counts tokens.
-        profile_tokens: Budget of the profile in a turn that recalls and whose options name none.
-        active_turns: The turns under way: who closes the memory waits for them.
-        count_text: What counts the tokens of a text.
-        log_place: Identifies the log in this process.
-    """
-
-    log: MessageLog
-    drafting: DraftBuilder
-    recaller: Recaller
-    summaries: Summaries
-    profiles: Profiles
-    token_counter: TokenCounter
-    profile_tokens: int = 150
-    active_turns: WritingTurns = field(default_factory=WritingTurns)
-    count_text: TextCounter = field(init=False)
-    log_place: Hashable = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Find out once where the log is, and what counts texts."""
-        self.count_text = get_text_counter(self.token_counter)
-        self.log_place = find_place(self.log)
-
-    @property
-    def line_recall(self) -> DialogRecall:
-        """Finds lines of earlier conversations."""
-        return self.recaller.recall
-
-    def get_recall_budget(self, options: TurnOptions) -> int:
-        """Return the token budget for recalled lines of a turn with these options."""
-        most = self.recaller.default_tokens
-        if options.context_tokens is not None:
-            most = min(most, int(options.context_tokens * _RECALL_SHARE))
-        return (options.recall_tokens or most) if options.recall else 0
-
-    def get_profile_budget(self, options: TurnOptions) -> int:
-        """Return the token budget for what is known of the user in a turn with these options."""
-        most = self.profile_tokens if options.recall else 0
-        most = most if options.profile_tokens is None else options.profile_tokens
-        return most if options.room is None else min(most, int(options.room * _PROFILE_SHARE))
-
-    def check_options(self, options: TurnOptions) -> None:
-        """Have threads summarised before these options leave something out."""
-        self.summaries.fit_budget(options.history_tokens)
-        if options.budget is not None:
-            recalled = self.get_recall_budget(options)
-            budget = options.budget.reserve(self.get_profile_budget(options))
-            self.summaries.fit_budget(budget.list_message_budgets(recalled)[0])
-
-    def use_model(self, model: ModelFacts) -> None:
-        """Have threads summarised before the window of a turn's model is full."""
-        if self.summaries.has_summarizer:
-            self.summaries.use_model(model)
-
-    def check_call(self, *, recalls: bool = False) -> None:
-        """Refuse a synchronous turn that would need a coroutine, before anything is stored.
-
-        Raises:
-            ConfigError: If a summary in the foreground would be one that only an event loop awaits,
-                or a recall of the turn would ask such a rewriter.
-        """
-        if self.summaries.has_summarizer:
-            self.summaries.check_call()
-        if recalls:
-            self.recaller.check_call()
-
-    def note_turn(self, key: ThreadKey) -> None:
-        """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
-        self.recaller.embed_soon(key.owner)
-        self.profiles.note_turn(key)
-
-    def compact(
-        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
-    ) -> None:
-        """Compact a thread if that is due, now or later.
-
-        Args:
-            key: The thread.
-            view: The thread as the model saw it; None if not available.
-            replies: What was stored of the answer.
-        """
-        if self.summaries.has_summarizer:
-            self.summaries.compact(key, view, replies)
-
-    def flush(self, timeout_s: float | None) -> bool:
-        """Wait for what goes on behind the turns; return whether both ended within this time."""
-        are_compacted = self.summaries.jobs.flush(timeout_s)
-        return self.profiles.jobs.flush(timeout_s) and are_compacted
-
-    def close(self) -> None:
-        """Finish what is under way behind the turns, and start no more."""
-        self.summaries.jobs.close()
-        self.profiles.jobs.close()
-        self.recaller.close()
-
-
-def get_turn_memory(memory: Any) -> TurnMemory:
-    """Return what the turns of a `ConversationMemory` run over; for the package's own hosts.
-
-    Raises:
-        ConfigError: If it is no such memory.
-    """
-    found = getattr(memory, "_turn_memory", None)  # no application has a use for it
-    if not isinstance(found, TurnMemory):
-        raise ConfigError(f"memory must be a ConversationMemory, got {describe_value(memory)}")
-    return found

@@ -329,7 +329,7 @@ class Turn:
 
     def settle(self) -> None:
         """Compact the thread after a reply that was stored, if that is due."""
-        if self._stored and self.context is not None and self.memory.summaries.has_summarizer:
+        if self._stored and self.context is not None and self.memory.compactor is not None:
             said = [draft.message for draft in self._stored if draft.message is not None]
             with self.trace.mark_internal():
                 self.memory.compact(self.key, self.context.view, said)

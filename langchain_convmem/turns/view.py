@@ -130,7 +130,7 @@ class TurnView:
             thread = read_all(self.memory.log, thread)
             turn = locate(thread.entries)
         most = self.memory.get_profile_budget(self.options)
-        known = self.memory.profiles.reader.read(self.key.owner).profile if most else None
+        known = self.memory.profile_reader.read(self.key.owner).profile if most else None
         if known is None or not known.items:
             return self._read_within(locate, thread, turn)
         try:

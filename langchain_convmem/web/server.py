@@ -346,7 +346,7 @@ class WebChat:
             "summaries.html",
             place,
             summaries=summaries,
-            summarizes=get_turn_memory(self.memory).summaries.has_summarizer,
+            summarizes=get_turn_memory(self.memory).compactor is not None,
         )
 
     async def show_profile(self, request: Request) -> Response:
@@ -530,7 +530,7 @@ class WebChat:
             place,
             settings=settings,
             recall_budget=budget,
-            summarizes=get_turn_memory(self.memory).summaries.has_summarizer,
+            summarizes=get_turn_memory(self.memory).compactor is not None,
             embedder=type(use.embeddings).__name__,
             log=type(self.memory.log).__name__,
         )
