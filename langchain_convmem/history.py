@@ -178,19 +178,13 @@ class ConversationHistory(BaseChatMessageHistory):
     # -- what a model gets ------------------------------------------------------------------------
 
     @property
-    def messages(self) -> list[BaseMessage]:
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # it is a view
         """The model's view: the summaries as one marked message, then the turns.
 
         Unanswered calls of the last reply, such as those that wait for approval, stay open here;
         `context()` closes them with a note, because providers require a result.
         """
         return drop_open_notes(self.context().messages)
-
-    @messages.setter
-    def messages(self, value: list[BaseMessage]) -> None:
-        del value
-        msg = "messages is a view; add with add_messages(), start anew with clear()"
-        raise AttributeError(msg)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Return what `messages` is."""
@@ -624,10 +618,8 @@ class ConversationHistory(BaseChatMessageHistory):
 def _make_text_message(role: str | Enum, contents: str | Sequence[str]) -> BaseMessage:
     name = role.value if isinstance(role, Enum) else role
     if name not in _ROLES:
-        raise InvalidMessageError(
-            f"role must be one of {', '.join(_ROLES)}; got {describe_value(name)}; "
-            "add_messages([ToolMessage(...)]) stores what a tool said, add_summary() a summary"
-        )
+        msg = f"role must be one of {', '.join(_ROLES)}; got {describe_value(name)}"
+        raise InvalidMessageError(msg)
     [message] = read_messages([(str(name), make_content(check_pieces(contents, what="contents")))])
     return message
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -54,17 +55,19 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     Nothing is stored. To recall summarised messages word for word, use a `ConversationMemory`,
     whose `wrap`, graph nodes and agent middleware summarise automatically.
     Thread-safe.
+
+    Attributes:
+        summarizer: A chat model, another Runnable or function of messages, or a `Summarizer`; by
+            default one that quotes the most informative sentences, without a model.
+        settings: When to compact, and how far.
+        messages_key: The key of the messages in a state.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     summarizer: Any = Field(default_factory=ExtractiveSummarizer, validate_default=True)
-    """A chat model, another Runnable or function of messages, or a `Summarizer`; by default one
-    that quotes the most informative sentences, without a model."""
     settings: InstanceOf[SummarySettings] = Field(default_factory=SummarySettings)
-    """When to compact, and how far."""
     messages_key: str = "messages"
-    """The key of the messages in a state."""
 
     @field_validator("summarizer", mode="after")
     @classmethod
@@ -110,10 +113,8 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     _areplace = to_async(_replace)
 
     def _read_messages(self, value: Any) -> list[BaseMessage]:
-        if isinstance(value, PromptValue):
-            return value.to_messages()
         found = value.get(self.messages_key) if isinstance(value, dict) else value
-        if not isinstance(found, list | tuple):
+        if not isinstance(found, list | tuple | PromptValue):
             raise ConfigError(
                 "SummarizingMemory takes a list of messages, a prompt value, or a dict with a list "
                 f"of messages under {self.messages_key!r}; got {describe_value(value)}"
@@ -124,8 +125,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     def _compact_messages(self, messages: list[BaseMessage]) -> list[BaseMessage]:
         check_summarizer(self.summarizer, self.settings.judge)
-        summary, said = _split(messages)
-        plan = make_plan(_KEY, _build_entries(summary, said), self.settings)
+        plan = make_plan(_KEY, _build_entries(messages), self.settings)
         if plan is None:
             return messages
         try:
@@ -133,8 +133,8 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         except SummaryError as error:
             _logger.warning("messages pass without a new summary: %s", error)
             return messages
-        left = {id(one) for one in said[plan.window.cover.ranges[-1][1] :]}
-        kept = [one for one in messages if id(one) in left or _is_instruction(one)]
+        end = plan.window.cover.ranges[-1][1]
+        kept = [one for place, one in enumerate(messages) if place > end or _is_instruction(one)]
         system = list(takewhile(_is_instruction, kept))
         pieces, _ = list_pieces(written, self.settings)
         name = f"summary-{make_ulid()}"
@@ -148,27 +148,15 @@ def _is_instruction(message: BaseMessage) -> bool:
     return isinstance(message, SystemMessage) and not is_summary
 
 
-def _split(messages: Sequence[BaseMessage]) -> tuple[tuple[str, ...], list[BaseMessage]]:
-    """Return the pieces of the summary among messages, and the conversation without it."""
-    summary: tuple[str, ...] = ()
-    said: list[BaseMessage] = []
-    for message in messages:
-        kwargs = message.additional_kwargs
+def _build_entries(messages: Sequence[BaseMessage]) -> list[Entry]:
+    """Return what a log would hold of a conversation, each message at its place in the list."""
+    entries: list[Entry] = []
+    for place, message in enumerate(messages):
+        kwargs, entry = message.additional_kwargs, make_entry(message, _KEY, place, str(place))
         if kwargs.get("source") == SUMMARY_SOURCE or kwargs.get("lc_source") == "summarization":
             kept = kwargs.get(_PIECES)
-            summary = tuple(kept) if isinstance(kept, list) else (str(message.text),)
-        elif not isinstance(message, SystemMessage) and kwargs.get("source") != NOTED_SOURCE:
-            said.append(message)
-    return summary, said
-
-
-def _build_entries(summary: tuple[str, ...], said: Sequence[BaseMessage]) -> list[Entry]:
-    """Return what a log would hold of a summary and the messages after it."""
-    spoken = [
-        make_entry(one, entry_id=make_ulid(), key=_KEY, position=place, turn_id=str(place))
-        for place, one in enumerate(said, 1)
-    ]
-    if not summary:
-        return spoken
-    parts: dict[str, Any] = {"role": "summary", "contents": summary, "cover": Cover(())}
-    return [Entry(id=make_ulid(), key=_KEY, position=0, turn_id="", **parts), *spoken]
+            pieces = tuple(kept) if isinstance(kept, list) else (str(message.text),)
+            entries.append(replace(entry, role="summary", contents=pieces, cover=Cover(())))
+        elif entry.role != "system" and kwargs.get("source") != NOTED_SOURCE:
+            entries.append(entry)
+    return entries

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.history import cut_reply, fork_thread
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.locks import FifoLock
@@ -19,8 +16,7 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import check_question
-from langchain_convmem.turns.options import TurnOptions, get_current_context, read_user_id
-from langchain_convmem.turns.replies import PartialReplyHandler
+from langchain_convmem.turns.options import TurnOptions, agree, get_current_context, read_user_id
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import Turn, get_line
 from langchain_convmem.turns.view import TurnEntries, find_turn_start
@@ -32,20 +28,6 @@ from langchain_convmem.views.messages import (
     copy_detached,
     read_counter,
 )
-
-
-class SeenTurn(NamedTuple):
-    """What a model sees in a turn.
-
-    Attributes:
-        messages: All of it, what is said now included.
-        said: The user's message as the thread will show it; None if nothing was added to it.
-        shown: The same message as the model sees it, with recalled lines.
-    """
-
-    messages: list[BaseMessage]
-    said: BaseMessage | None = None
-    shown: BaseMessage | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -88,21 +70,9 @@ class MemoryThread:
         """The line of all who run turns over this thread in the process."""
         return get_line((self.memory.log_place, self.key))
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Let who closes the memory wait until the block has run."""
-        with self.memory.active_turns.count():
-            try:
-                yield
-            finally:
-                self._until = None
-
-    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
+    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the config of a send with what its runs are found by; see `stamp_config`."""
-        if self.is_plain:
-            return config
-        stamped = stamp_config(config, thread_id=self.key.thread_id)
-        return PartialReplyHandler().listen(stamped)
+        return stamp_config(config, thread_id=self.key.thread_id)
 
     # -- the turn ---------------------------------------------------------------------------------
 
@@ -112,20 +82,20 @@ class MemoryThread:
         Raises:
             ConfigError: If that sets an option that there is not, or names another user.
         """
-        config, options = ensure_config(config), self.options
-        if not self.is_plain:
-            configurable = config["configurable"]
-            user_id = read_user_id(configurable, get_current_context())
-            if None not in (user_id, self.key.user_id) and str(user_id) != self.key.user_id:
-                msg = (
-                    f"the conversation is of the user {self.key.user_id!r}, and this call names "
-                    f"{user_id!r}; name that user, or none"
-                )
-                raise ConfigError(msg)
-            options = options.merge_call(configurable)
-        trace = TurnTrace(config)
+        config = ensure_config(config)
+        configurable, own = config["configurable"], self.key.user_id
+        user_id = read_user_id(configurable, get_current_context())
+        agree(
+            own,
+            user_id,
+            f"the conversation is of the user {own!r}, and this call names {user_id!r}",
+        )
         return Turn(
-            memory=self.memory, key=self.key, options=options, shape=self.shape, trace=trace
+            memory=self.memory,
+            key=self.key,
+            options=self.options.merge_call(configurable),
+            shape=self.shape,
+            trace=TurnTrace(config),
         )
 
     def peek(self) -> list[BaseMessage]:
@@ -138,21 +108,33 @@ class MemoryThread:
 
         return self.make_turn().make_view().read_view(locate).view.messages
 
-    def begin(self, turn: Turn, asked: Sequence[BaseMessage]) -> SeenTurn:
-        """Store what is said, and return what the model sees; until the end, no reader sees it."""
+    def begin(
+        self,
+        turn: Turn,
+        asked: Sequence[BaseMessage],
+        remember: Callable[[BaseMessage, BaseMessage], None],
+    ) -> list[BaseMessage]:
+        """Store what is said, and return what the model sees; until the end, no reader sees it.
+
+        Args:
+            turn: The turn.
+            asked: What is said.
+            remember: Gets the user's message as the thread will show it, and as the model sees it,
+                if recalled lines are in it.
+        """
         for message in asked:
             check_question(message)
         newest = self.memory.log.entries(self.key, last=1)
         self._until = newest[0].position if newest else 0
         context = turn.begin(asked)
         if self.is_plain:
-            return SeenTurn(self._build_all(context.turn.entries))
-        if context.asked is None or not context.recalled or context.recall_place != "user":
-            return SeenTurn(context.given)
-        # Templates put the parts of a message together without a space between them.
-        context = replace(context, recalled=f"{context.recalled}\n\n")
-        said, shown = build_message(context.turn.own[0]), context.given[context.asked or 0]
-        return SeenTurn(context.given, said, shown)
+            return self._build_all(context.turn.entries)
+        at = context.asked
+        if at is not None and context.recalled and context.recall_place == "user":
+            # Templates put the parts of a message together without a space between them.
+            context = replace(context, recalled=f"{context.recalled}\n\n")
+            remember(build_message(context.turn.own[0]), context.given[at])
+        return context.given
 
     def finish(self) -> None:
         """Let readers see the turn, which was stored or taken back."""
@@ -174,8 +156,7 @@ class MemoryThread:
         if not self.is_plain:
             return list(map(build_message, shown))
         # Templates may know roles that no class of LangChain has.
-        kept = [(one.message, one.message_id) for one in shown if one.message is not None]
-        return [copy_detached(message, id=name) for message, name in kept]
+        return [copy_detached(one.message, id=one.message_id) for one in shown if one.message]
 
     def undo(self, turns: int) -> list[BaseMessage]:
         """Take back the last exchanges; see `ConversationHistory.undo`."""
@@ -194,19 +175,13 @@ class MemoryThread:
         Raises:
             ConversationError: If the thread does not hold the message any more.
         """
-        try:
-            drafts = plan_rewind(self.memory.log.entries(self.key), message_id)
-        except LookupError as error:
-            msg = f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
-            raise ConversationError(msg) from error
+        drafts = plan_rewind(self.memory.log.entries(self.key), message_id)
         self.memory.log.append(self.key, drafts)
 
     def branch(self) -> MemoryThread:
         """Return a fork of the thread, without the turn that runs."""
-        said = self.read_messages() if self._until is not None else []
-        if self._until is not None and not said:
-            key = ThreadKey(self.key.user_id, make_ulid())
-        else:
-            last = said[-1].id if said else None
-            key = fork_thread(self.memory.log, self.key, last, None)
+        said = self.read_messages()
+        key = ThreadKey(self.key.user_id, make_ulid())
+        if said:
+            key = fork_thread(self.memory.log, self.key, said[-1].id, key.thread_id)
         return replace(self, key=key)

@@ -384,7 +384,7 @@ class Send:
         with self.enter() as waiter:
             lock, timeout_s = self.talk.thread.lock, self.talk.config.busy_timeout_s
             lock.wait(waiter, timeout_s, self.control.stopped)
-            with self.talk.thread.hold():
+            with self.talk.thread.memory.active_turns.count():
                 yield
 
     @asynccontextmanager
@@ -393,7 +393,7 @@ class Send:
         with self.enter() as waiter:
             lock, timeout_s = self.talk.thread.lock, self.talk.config.busy_timeout_s
             await self.control.run(lock.await_turn(waiter, timeout_s))
-            with self.talk.thread.hold():
+            with self.talk.thread.memory.active_turns.count():
                 yield
 
     # -- the turn ---------------------------------------------------------------------------------
@@ -468,9 +468,7 @@ class Send:
 
     def _begin(self) -> None:
         """Store what is said: it was, whatever happens now."""
-        self.context, said, shown = self.talk.thread.begin(self._turn, self.asked)
-        if said is not None and shown is not None:
-            self._model.remember(said, shown)
+        self.context = self.talk.thread.begin(self._turn, self.asked, self._model.remember)
 
     def _keep_part(self) -> AIMessageChunk:
         self.control.seal()

@@ -239,7 +239,7 @@ def read_thread_id(configurable: Mapping[str, Any]) -> Any:
             raise ConfigError(msg)
     thread_id, session_id = configurable.get("thread_id"), configurable.get("session_id")
     what = f"the thread_id {thread_id!r} and the session_id {session_id!r}"
-    return _agree(thread_id, session_id, f"configurable names {what}")
+    return agree(thread_id, session_id, f"configurable names {what}")
 
 
 def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
@@ -253,11 +253,15 @@ def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
         return said
     is_map = isinstance(context, Mapping)
     meant = context.get("user_id") if is_map else getattr(context, "user_id", None)
-    return _agree(meant, said, f"the config names the user {said!r} and the context {meant!r}")
+    return agree(meant, said, f"the config names the user {said!r} and the context {meant!r}")
 
 
-def _agree(first: Any, second: Any, said: str) -> Any:
-    """Return what a call names in one of two places, or in both."""
+def agree(first: Any, second: Any, said: str) -> Any:
+    """Return what a call names in one of two places, or in both.
+
+    Raises:
+        ConfigError: If the two differ; `said` tells which they are.
+    """
     if None not in (first, second) and str(first) != str(second):
         raise ConfigError(f"{said}; pass one, or the same in both")
     return second if first is None else first

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_convmem.causes import describe_value
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.errors import ConfigError, ConversationError, InvalidMessageError
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.views.codec import get_role, make_draft, redraft
 from langchain_convmem.views.content import drop_compactions, find_compactions
@@ -95,7 +95,7 @@ def plan_rewind(entries: Sequence[Entry], message_id: str | None) -> list[Draft]
         message_id: The last message to keep, by its id or its entry's; None takes back everything.
 
     Raises:
-        LookupError: If the message is not live any more.
+        ConversationError: If the message is not live any more.
     """
     live = find_live_entries(entries)
     said = [entry for entry in live if entry.role != "summary"]
@@ -103,7 +103,7 @@ def plan_rewind(entries: Sequence[Entry], message_id: str | None) -> list[Draft]
     if message_id is not None:
         kept = 1 + next((n for n, one in enumerate(said) if is_named(one, message_id)), -2)
         if kept < 1:
-            raise LookupError(message_id)
+            raise ConversationError("the thread no longer shows the message of this checkpoint")
     return _retract_with_summaries(live, {entry.id for entry in said[kept:]}, "rewind")
 
 
