@@ -60,7 +60,7 @@ def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(memory, model):
         ([{"role": "narrator", "content": "Hello"}], "roles are ai, assistant"),
         ([{"role": "user"}], r"no message \(keys: role\)"),
         ([RemoveMessage(id="q1")], "RemoveMessage"),
-        ([ToolMessage("found", tool_call_id="c1")], "results of tools"),
+        ([ToolMessage("found", tool_call_id="c1")], "answers no call"),
         (b"Hello", "bytes"),
         ([], "list"),
         ("", "blank"),
