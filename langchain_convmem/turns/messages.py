@@ -151,31 +151,25 @@ class Joined:
         again: The user's entry that is answered once more; nothing is new then.
         replaces: The user's entry in whose place the last message stands; all that was said after
             it is retracted.
-        is_certain: Whether older entries of the thread could not change this.
     """
 
     new: Sequence[BaseMessage] = ()
     again: Entry | None = None
     replaces: Entry | None = None
-    is_certain: bool = True
 
 
 def join_thread(
     log: MessageLog, thread: LiveThread, said: Sequence[BaseMessage], stored_form: StoredForm
 ) -> tuple[LiveThread, Joined]:
-    """Find where the messages of a call join a thread, and read all of it if that takes it.
+    """Find where the messages of a call join a thread, in all of it unless only one is new.
 
     Returns:
         The thread, all of it where that was read, and what is new; see `join`.
     """
     own = said[-1].id
-    if thread.floor and own and log.find(thread.key, [own]):
+    if thread.floor and (len(said) > 1 or (own and log.find(thread.key, [own]))):
         thread = read_all(log, thread)
-    joined = join(thread.entries, said, stored_form=stored_form)
-    if thread.floor and not joined.is_certain:
-        thread = read_all(log, thread)
-        joined = join(thread.entries, said, stored_form=stored_form)
-    return thread, joined
+    return thread, join(thread.entries, said, stored_form=stored_form)
 
 
 def join(
@@ -210,40 +204,35 @@ def join(
     if is_asked:
         forms[-1] = forms[-1] or last  # compared, also where it is not stored
     latest = next((entry for entry in reversed(live) if entry.role == "user"), None)
-    anchor, rest, is_certain = _find_last_known(entries, said, forms)
+    anchor, rest = _find_last_known(entries, said, forms)
     if anchor is None:
         anchor = latest
     elif rest == len(said) and live[-1:] == [anchor]:
-        return Joined(again=anchor, is_certain=is_certain)
+        return Joined(again=anchor)
     elif rest == len(said):  # asked anew, with results that open calls wait for
         anchor, rest = latest, rest - 1 - len(find_results(said[:-1]))
-    return Joined(
-        _list_new(entries, live, anchor, said[rest:], forms[rest:]), None, None, is_certain
-    )
+    return Joined(_list_new(entries, live, anchor, said[rest:], forms[rest:]))
 
 
 def _find_last_known(
     entries: Sequence[Entry], said: Sequence[BaseMessage], forms: Sequence[BaseMessage | None]
-) -> tuple[Entry | None, int, bool]:
+) -> tuple[Entry | None, int]:
     """Find the last of the user's messages that the thread has, in its order.
 
     Returns:
-        Its entry, the number of what follows the message, and whether the thread has all of the
-        user's messages but the last, so that an older part of it could not change this.
+        Its entry, and the number of what follows the message.
     """
     users = [entry for entry in entries if entry.role == "user"][-_COMPARED:]
     texts = [_fold(entry.message) for entry in users]
-    told = [n for n, form in enumerate(forms) if form is not None and get_role(form) == "user"]
-    anchor, rest, at, missed = None, 0, 0, []
-    for number in told:
-        own, text = said[number].id, _fold(forms[number])
-        same = (n for n in range(at, len(users)) if _is_same(users[n], texts[n], own, text))
-        found = next(same, None)
-        if found is None:
-            missed.append(number)
-        else:
-            anchor, rest, at = users[found], number + 1, found + 1
-    return anchor, rest, missed in ([], told[-1:])
+    anchor, rest, at = None, 0, 0
+    for number, form in enumerate(forms):
+        if form is not None and get_role(form) == "user":
+            own, text = said[number].id, _fold(form)
+            same = (n for n in range(at, len(users)) if _is_same(users[n], texts[n], own, text))
+            found = next(same, None)
+            if found is not None:
+                anchor, rest, at = users[found], number + 1, found + 1
+    return anchor, rest
 
 
 def _is_same(entry: Entry, known: str, own: str | None, text: str) -> bool:
