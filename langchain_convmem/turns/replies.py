@@ -217,8 +217,12 @@ class ReplyCollector:
         self, given: Sequence[BaseMessage], output_messages_key: str | None = None
     ) -> list[BaseMessage]:
         """Return what a stream brought whose last message may have no end; see `read_reply`."""
-        messages = read_reply(self.output, given, output_messages_key=output_messages_key)
-        is_whole = bool(self._parts) and _is_finished(self._parts[-1])
+        output = self.output or None  # nothing was said by an empty value
+        messages = read_reply(output, given, output_messages_key=output_messages_key)
+        if self._parts:
+            is_whole = _is_finished(self._parts[-1])
+        else:  # of a value, messages that are not chunks
+            is_whole = messages[-1:] == (_find_messages(output) or [])[-1:]
         return messages if is_whole or not messages else _cut_last(messages)
 
 

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import reduce
+from operator import or_
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.runnables import RunnableGenerator
+from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableGenerator, RunnableLambda, RunnablePassthrough
 from scripted_chat import FailingLog, ScriptedChatModel, at, talk, texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
@@ -78,6 +81,33 @@ def test_the_updates_of_a_graph_are_read_node_by_node(memory):
 
     list(memory.wrap(RunnableGenerator(updates), recall=False).stream("Where?", at()))
     assert [role for role, *_ in talk(memory)] == ["user", "assistant", "tool", "assistant"]
+
+
+ASKS = ChatPromptTemplate([("human", "{input}")])
+FOUND = {"messages": [AIMessage("", tool_calls=[CALL]), ToolMessage("found", tool_call_id="c1")]}
+
+
+def _answer(*parsers):
+    words = reduce(or_, parsers, ASKS | ScriptedChatModel(replies=["One two three"]))
+    return RunnablePassthrough.assign(context=lambda _: "shelf").assign(answer=words)
+
+
+@pytest.mark.parametrize(
+    ("inner", "chunks", "stored"),
+    [
+        (_answer(), 2, []),
+        (_answer(), 4, [("assistant", "One two ", "interrupted")]),
+        (_answer(StrOutputParser()), 4, [("assistant", "One two ", "interrupted")]),
+        (RunnableLambda(lambda _: FOUND), 1, [("assistant",), ("tool", "found", "interrupted")]),
+        (ScriptedChatModel(replies=['{"a": 1}']) | JsonOutputParser(), 1, []),
+    ],
+)
+def test_of_values_that_are_cut_the_answer_alone_is_stored(memory, inner, chunks, stored):
+    stream = memory.wrap(inner, recall=False).stream("Where?", at())
+    for _ in range(chunks):
+        next(stream)
+    stream.close()
+    assert talk(memory)[1:] == stored
 
 
 async def test_calls_in_tasks_and_threads_share_one_line(memory):
