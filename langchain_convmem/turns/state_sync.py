@@ -325,7 +325,8 @@ class StateSync:
         if user in (None, key.user_id):
             return
         owner = ThreadKey(user, key.thread_id)
-        known = {entry.message_id for entry in self.memory.log.find(owner, sent)}
+        entries = self.memory.log.entries(owner)
+        known = {*(entry.message_id for entry in entries), *find_retracted_ids(entries)}
         # A checkpointer knows a thread by its id alone, and keeps what it was sent for anyone.
         refused = self.context.retract([name for name in sent if name not in known], "failed")
         self.memory.log.append(owner, refused)
@@ -410,20 +411,20 @@ class StateSync:
         if context.is_nested and not held:
             return  # a graph within a node, which starts with what it is given
         last = max((versions[0].position for versions in held), default=0)
-        asked = [versions[0].turn_id for versions in held if versions[0].role == "user"][-1:]
+        turns = {one.turn_id for name in ids[-1:] for one in diff.versions.get(name, ())}
         own = {entry.id for versions in held for entry in versions}
         lifted = [
             one.id
             for one in diff.entries
             if one.control is not None and one.id not in diff.dead and is_of_a_state(one)
-            if one.control.reason == "rewind" and not own.isdisjoint(one.control.retracts)
+            if not own.isdisjoint(one.control.retracts)
         ]
         live = find_live_entries([one for one in diff.entries if one.id not in lifted])
         left = [
             one.id
             for one in live
             if one.role != "summary" and one.message_id not in ids
-            if one.id in diff.dead or (one.position > last and one.turn_id not in asked)
+            if one.id in diff.dead or (one.position > last and one.turn_id not in turns)
         ]
         gone = [*lifted, *left, *find_summaries_over(live, left)]
         self._append(context.retract(gone, "rewind"))
@@ -442,20 +443,17 @@ class StateSync:
         if note is None:
             return SyncedTurn(ids, messages=spoken[find_exchange(spoken) :], is_heard=False)
         self._go_back(ids)
-        said = spoken[find_start(spoken, note) :]
-        diff = StateDiff(self._read(note["position"] - 1), self._draft)
+        is_back = self.context.since is not None  # which may bring back any message of the state
+        said = spoken if is_back else spoken[find_start(spoken, note) :]
+        diff = StateDiff(self._read(0 if is_back else note["position"] - 1), self._draft)
         forgotten = self._find_forgotten(said[: diff.count_settled(said)], diff, note)
         diff.compare(said, forgotten, note["id"])
         turn_id = next((turn for turn in reversed(diff.turns) if turn), note["id"])
         start = diff.turns.index(turn_id) if turn_id in diff.turns else 0
-        live = {entry.message_id: entry for entry in diff.live}
-        last = max((live[name].position for name in ids if name in live), default=0)
-        abandoned = [
-            entry
-            for entry in live.values()
-            if entry.turn_id == turn_id and entry.role != "user" and entry.position > last
-            if entry.message_id not in ids and self.context.replaces(entry)
-        ]
+        own = [entry for entry in diff.live if entry.turn_id == turn_id]
+        last = max((n for n, entry in enumerate(own, 1) if entry.message_id in ids), default=0)
+        abandoned = [one for one in own[last:] if one.role != "user" and self.context.replaces(one)]
+        live = {entry.message_id for entry in diff.live}
         # Where the question was forgotten, so is what answers it.
         is_lost = note["first"] not in diff.versions and self._is_forgetting(note)
         over = find_summaries_over(diff.live, [entry.id for entry in abandoned])
@@ -463,7 +461,7 @@ class StateSync:
             ids,
             id=turn_id,
             messages=[one for one in said[start:] if one.id in live or one.id not in diff.versions],
-            known={name: entry for name, entry in live.items() if entry.turn_id == turn_id},
+            known={entry.message_id: entry for entry in own},
             abandoned=[*abandoned, *(entry for entry in diff.live if entry.id in over)],
             is_heard=diff.is_heard and not is_lost,
         )
