@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from langchain_core.runnables import RunnableConfig
@@ -69,11 +69,9 @@ class NodeContext:
         step, task = entry.metadata.aux.get(_AUX, (self.step, ""))
         return bool(task == self.task or step != self.step)
 
-    def make_metadata(
-        self, timing: Mapping[str, int] | None = None, attributes: tuple[str, ...] = ()
-    ) -> Metadata:
+    def make_metadata(self) -> Metadata:
         """Return the metadata of an entry that this node stores."""
-        return Metadata(attributes, timing or {}, aux={_AUX: [self.step, self.task]})
+        return Metadata(aux={_AUX: [self.step, self.task]})
 
     def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
         """Return the control entry that takes entries out of the views; nothing for none."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise, takewhile
 from typing import Any, Final, TypeAlias
 from uuid import NAMESPACE_OID, uuid5
 
@@ -150,12 +151,7 @@ class StateDiff:
         self.is_heard = True
 
     def compare(
-        self,
-        said: Sequence[BaseMessage],
-        forgotten: Collection[str] = (),
-        *,
-        turn_id: str | None = None,
-        asked: int | None = None,
+        self, said: Sequence[BaseMessage], forgotten: Collection[str], turn_id: str | None
     ) -> None:
         """Compare messages of a state, in order.
 
@@ -166,18 +162,14 @@ class StateDiff:
             said: The messages.
             forgotten: Ids of messages that are not stored again.
             turn_id: The turn that is under way; None if one begins.
-            asked: Number of the message with which a turn begins; if it was taken back before, it
-                counts again, and nothing else does.
         """
         turn, before, joins = turn_id, None, False
-        for number, message in enumerate(said):
+        for message in said:
             role, versions = get_role(message), self.versions.get(message.id or "", [])
             self.turns.append(None)
             if message.id in forgotten:
                 continue
             if role != "system":
-                if number == asked and all(one.id in self.dead for one in versions):
-                    versions = []
                 begins = is_answer(before) or (turn_id is None and not joins)
                 if versions:
                     turn = versions[-1].turn_id
@@ -240,9 +232,7 @@ class StateSync:
         if note is not None:
             self._check_user(note["user"])
             return BegunTurn(note, messages)
-        end = len(messages)
-        while end and is_answer(messages[end - 1]):
-            end -= 1
+        end = len(messages) - len([*takewhile(is_answer, reversed(messages))])
         begun = self.begin(messages[:end])
         return replace(begun, messages=[*begun.messages, *messages[end:]])
 
@@ -275,6 +265,10 @@ class StateSync:
         # What was sent for another user is refused, and stays in the state.
         gone = set(diff.dead).difference(diff.versions)
         held, state = [one for one in held if one.id not in gone], messages
+        for before, last in pairwise(held[-2:]):
+            is_open = before.id in diff.versions and last.id not in diff.versions
+            if is_open and before.model_copy(update={"id": None}) == _drop_made_up_id(last):
+                gone.add(str(held.pop().id))  # the user repeats the question
         if not held:
             return BegunTurn(None, messages)
         if all(map(is_answer, held)):
@@ -289,7 +283,10 @@ class StateSync:
         back = _list_later(diff, spoken[-1]) if diff.is_changed(spoken[-1]) else []
         left = [one.id for one in diff.live if one.message_id in removed]
         left += find_summaries_over(diff.live, left)
-        diff.compare(spoken, forgotten, asked=_find_question(spoken))
+        asked = str(spoken[_find_question(spoken)].id)
+        if all(one.id in diff.dead for one in diff.versions.get(asked, ())):
+            diff.versions.pop(asked, None)  # what was taken back and is said again counts again
+        diff.compare(spoken, forgotten, None)
         controls = [*context.retract(left, "rewind"), *context.retract(back, "replaced")]
         stored = self._append([*controls, *diff.news])
         late = {draft.turn_id for draft in diff.news if draft.role == "assistant"}
@@ -328,7 +325,8 @@ class StateSync:
         if user in (None, key.user_id):
             return
         owner = ThreadKey(user, key.thread_id)
-        known = {entry.message_id for entry in self.memory.log.find(owner, sent)}
+        entries = self.memory.log.entries(owner)
+        known = {*(entry.message_id for entry in entries), *find_retracted_ids(entries)}
         # A checkpointer knows a thread by its id alone, and keeps what it was sent for anyone.
         refused = self.context.retract([name for name in sent if name not in known], "failed")
         self.memory.log.append(owner, refused)
@@ -413,20 +411,20 @@ class StateSync:
         if context.is_nested and not held:
             return  # a graph within a node, which starts with what it is given
         last = max((versions[0].position for versions in held), default=0)
-        asked = [versions[0].turn_id for versions in held if versions[0].role == "user"][-1:]
+        turns = {one.turn_id for name in ids[-1:] for one in diff.versions.get(name, ())}
         own = {entry.id for versions in held for entry in versions}
         lifted = [
             one.id
             for one in diff.entries
             if one.control is not None and one.id not in diff.dead and is_of_a_state(one)
-            if one.control.reason == "rewind" and not own.isdisjoint(one.control.retracts)
+            if not own.isdisjoint(one.control.retracts)
         ]
         live = find_live_entries([one for one in diff.entries if one.id not in lifted])
         left = [
             one.id
             for one in live
             if one.role != "summary" and one.message_id not in ids
-            if one.id in diff.dead or (one.position > last and one.turn_id not in asked)
+            if one.id in diff.dead or (one.position > last and one.turn_id not in turns)
         ]
         gone = [*lifted, *left, *find_summaries_over(live, left)]
         self._append(context.retract(gone, "rewind"))
@@ -445,20 +443,17 @@ class StateSync:
         if note is None:
             return SyncedTurn(ids, messages=spoken[find_exchange(spoken) :], is_heard=False)
         self._go_back(ids)
-        said = spoken[find_start(spoken, note) :]
-        diff = StateDiff(self._read(note["position"] - 1), self._draft)
+        is_back = self.context.since is not None  # which may bring back any message of the state
+        said = spoken if is_back else spoken[find_start(spoken, note) :]
+        diff = StateDiff(self._read(0 if is_back else note["position"] - 1), self._draft)
         forgotten = self._find_forgotten(said[: diff.count_settled(said)], diff, note)
-        diff.compare(said, forgotten, turn_id=note["id"])
+        diff.compare(said, forgotten, note["id"])
         turn_id = next((turn for turn in reversed(diff.turns) if turn), note["id"])
         start = diff.turns.index(turn_id) if turn_id in diff.turns else 0
-        live = {entry.message_id: entry for entry in diff.live}
-        last = max((live[name].position for name in ids if name in live), default=0)
-        abandoned = [
-            entry
-            for entry in live.values()
-            if entry.turn_id == turn_id and entry.role != "user" and entry.position > last
-            if entry.message_id not in ids and self.context.replaces(entry)
-        ]
+        own = [entry for entry in diff.live if entry.turn_id == turn_id]
+        last = max((n for n, entry in enumerate(own, 1) if entry.message_id in ids), default=0)
+        abandoned = [one for one in own[last:] if one.role != "user" and self.context.replaces(one)]
+        live = {entry.message_id for entry in diff.live}
         # Where the question was forgotten, so is what answers it.
         is_lost = note["first"] not in diff.versions and self._is_forgetting(note)
         over = find_summaries_over(diff.live, [entry.id for entry in abandoned])
@@ -466,7 +461,7 @@ class StateSync:
             ids,
             id=turn_id,
             messages=[one for one in said[start:] if one.id in live or one.id not in diff.versions],
-            known={name: entry for name, entry in live.items() if entry.turn_id == turn_id},
+            known={entry.message_id: entry for entry in own},
             abandoned=[*abandoned, *(entry for entry in diff.live if entry.id in over)],
             is_heard=diff.is_heard and not is_lost,
         )
@@ -523,7 +518,8 @@ class StateSync:
         own = list(assign_free_ids(messages, taken, lambda _: make_ulid()))
         if not turn.is_heard:
             return own
-        metadata = self.context.make_metadata(timing, (INTERRUPTED,) if is_cut else ())
+        mark = (INTERRUPTED,) if is_cut else ()
+        metadata = replace(self.context.make_metadata(), timing=timing, attributes=mark)
         news = [draft for one in own if (draft := self._draft(one, turn.id, metadata)) is not None]
         if news:
             aux = {**metadata.aux, **turn.own_tokens}

@@ -156,8 +156,7 @@ SECTIONS = {
         ),
         "sent again": Promise("A message that is sent again with its id is one turn"),
         "text sent again": Promise(
-            "After a failed call or a broken stream, the same text without an id is one "
-            "turn; with a checkpointer, it is another turn"
+            "After a failed call or a broken stream, the same text without an id is one turn"
         ),
         "another id": Promise("The same text with another id is another message"),
         "retried": Promise("`with_retry()` stores one turn"),

@@ -138,3 +138,11 @@ def test_what_leaves_the_state_shows_up_in_no_stream_of_messages(model, saved):
         value = {"messages": [HumanMessage(text, id=name)]}
         shown = [one for one, _ in saved.stream(value, at(), stream_mode="messages")]
         assert {one.type for one in shown} <= {"AIMessageChunk", "ai"}
+
+
+def test_a_text_that_is_sent_again_after_a_failure_is_one_question(memory, model, saved):
+    model.replies = [ProviderError(), "Then."]
+    _fail(saved, "When?")
+    _ask(saved, "When?")
+    assert _held(saved) == texts(memory) == ["When?", "Then."]
+    assert [one.text for one in model.seen[-1]] == ["When?"]
