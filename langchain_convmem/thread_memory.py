@@ -19,7 +19,7 @@ from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, agree, get_current_context, read_user_id
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import Turn, get_line
-from langchain_convmem.turns.view import TurnEntries, find_turn_start
+from langchain_convmem.turns.view import TurnEntries, place_turn
 from langchain_convmem.views.edits import plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import (
@@ -104,7 +104,7 @@ class MemoryThread:
             return self.read_messages()
 
         def locate(entries: Sequence[Entry]) -> TurnEntries:
-            return TurnEntries(entries, [], find_turn_start(entries, None))
+            return place_turn(entries, None, [])
 
         return self.make_turn().make_view().read_view(locate).view.messages
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -34,11 +34,10 @@ from langchain_convmem.turns.view import (
     ModelContext,
     TurnEntries,
     TurnView,
-    find_turn_start,
-    join_searchable,
-    list_earlier_entries,
     make_entry,
+    place_turn,
 )
+from langchain_convmem.views.codec import get_text_pieces
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.providers import Provider, resolve_provider
 
@@ -150,16 +149,14 @@ class StateRun:
         own, names = self._make_entries(synced, said), {one.id for one in said}
 
         def locate(entries: Sequence[Entry]) -> TurnEntries:
-            before = list_earlier_entries(entries, synced.asked)
-            before = [entry for entry in before if entry.message_id not in names]
+            placed = place_turn(entries, synced.asked, own)
+            before = [entry for entry in placed.before if entry.message_id not in names]
             before = _put_stand_in(before, shown, earlier, self.key)
-            is_whole = {entry.message_id for entry in entries}.issuperset(synced.known)
-            start = find_turn_start(entries, synced.asked)
-            return aside.add_to(TurnEntries(before, own, start, is_whole=is_whole))
+            return replace(placed, before=before).add_aside(aside)
 
         view = TurnView(self.memory, self.key, self.options, shape, self.trace)
-        query = join_searchable(_select_opening(synced.messages), self.memory.drafting)
-        context = view.build_context(locate, query)
+        opening = map(get_text_pieces, _select_opening(synced.messages))
+        context = view.build_context(locate, "\n".join(chain.from_iterable(opening)))
         self.trace.dispatch_event("convmem.context", context.count)
         return context
 

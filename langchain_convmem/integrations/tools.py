@@ -12,7 +12,7 @@ from langchain_convmem.recall.retriever import to_document
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import read_thread_id, read_tool_user, refuse_unnamed_run
-from langchain_convmem.turns.recalled import fence_blocks, select_visible
+from langchain_convmem.turns.recalled import fit_blocks
 from langchain_convmem.turns.view import SPOKEN
 from langchain_convmem.views.live import find_live_entries
 
@@ -84,8 +84,7 @@ def create_search_tool(
         if not query.strip():
             return "The query is blank; say what to look for.", []
         asking = None if thread_id is None else ThreadKey(user, thread_id)
-        engine = get_turn_memory(memory).line_recall
-        found = engine.recall(
+        found = get_turn_memory(memory).line_recall.recall(
             Owner(user_id=user) if asking is None else asking.owner,
             query,
             exclude={asking: _find_open_turn(memory, asking)} if asking else {},
@@ -94,9 +93,8 @@ def create_search_tool(
             max_tokens=max_tokens,
             threshold=threshold,
         )
-        has_buffer = asking is not None and bool(engine.settings.buffer_size)
-        blocks, by_time = select_visible(found, has_buffer=has_buffer)
-        shown = fence_blocks(blocks, by_time=by_time) or "No earlier lines are relevant."
+        blocks, _, text = fit_blocks(found)
+        shown = text or "No earlier lines are relevant."
         return shown, [{"text": block.text, **to_document(block).metadata} for block in blocks]
 
     return StructuredTool.from_function(

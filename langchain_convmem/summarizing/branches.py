@@ -16,12 +16,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from langchain_convmem.forks import make_lock
-from langchain_convmem.records import Entry, Owner, Stretch, ThreadKey
+from langchain_convmem.records import Entry, Owner, ThreadKey
 from langchain_convmem.summarizing.citations import list_sentences, read_cites
 from langchain_convmem.views.lines import OpenedSummary
 from langchain_convmem.views.live import find_frontier
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 """Returns a vector for each text, soon and without cost: it runs while a turn waits."""
 
-ReadStretches: TypeAlias = Callable[[Sequence[Stretch]], Sequence[Entry]]
-"""Reads entries of a thread from after a position up to another, by position."""
+ReadEntries: TypeAlias = Callable[..., Sequence[Entry]]
+"""Reads entries of a thread `after` a position and `until` another; see `MessageLog.entries`."""
 
 _MOST_READ = 2048
 """So many folded summaries of a thread are read at once, the latest ones."""
@@ -130,7 +131,7 @@ class Branches:
         self._vectors: dict[str, NDArray[np.float32]] = {}
         self._kinds: dict[str, list[set[str]]] = {}
 
-    def read(self, roots: Iterable[Entry], read: ReadStretches) -> None:
+    def read(self, roots: Iterable[Entry], read: ReadEntries) -> None:
         """Read what these fold and is not known yet; drop what they no longer fold.
 
         Args:
@@ -142,8 +143,8 @@ class Branches:
         layer = [child for root in roots for child in get_children(root)]
         while layer:
             missing = sorted(position for name, position in layer if name not in known)
-            stretches = [(position - 1, position) for position in missing[-_MOST_READ:]]
-            found = read(stretches) if stretches else ()
+            read_at = (read(after=one - 1, until=one) for one in missing[-_MOST_READ:])
+            found = chain.from_iterable(read_at)
             fresh = {one.id: FoldedSummary.read(one) for one in found if one.role == "summary"}
             summaries = {name: known.get(name) or fresh.get(name) for name, _ in layer}
             reached |= summaries
@@ -183,7 +184,7 @@ class Branches:
         self,
         roots: Sequence[Entry],
         question: str,
-        read: ReadStretches,
+        read: ReadEntries,
         *,
         hits: Collection[int] = (),
         whole: Collection[int] = (),
@@ -407,7 +408,7 @@ def prepare_branches(
     place: Hashable,
     key: ThreadKey,
     live: Sequence[Entry],
-    read: Callable[..., list[Entry]],
+    read: ReadEntries,
     embed: Embed,
 ) -> None:
     """Take up what the summaries of a thread fold, which the next turn would have to.
@@ -419,11 +420,7 @@ def prepare_branches(
         read: `MessageLog.entries` of it.
         embed: What a turn asks for vectors.
     """
-
-    def read_stretches(stretches: Sequence[Stretch]) -> list[Entry]:
-        return [one for after, until in stretches for one in read(after=after, until=until)]
-
     if roots := find_folding(live):
         branches = BRANCHES.get(place, key)
-        branches.read(roots, read_stretches)
+        branches.read(roots, read)
         branches.embed(embed)

@@ -246,7 +246,7 @@ class MemoryPrompt(ChatPromptTemplate):
         call = ensure_config().get("configurable", {}).get(CARRIED)
         if not isinstance(call, Carried):
             return super().format_messages(**kwargs)
-        texts = {name: one.shown for name, one in kwargs.items() if isinstance(one, SaidText)}
+        texts = {name: call.shown for name, one in kwargs.items() if isinstance(one, SaidText)}
         values = {self.carried: call.history, **kwargs, **texts}
         messages = [one for one in super().format_messages(**values) if one not in call.framing]
         for one in call.framing:

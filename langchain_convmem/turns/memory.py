@@ -214,8 +214,9 @@ class TurnMemory:
         """
         budgets = [options.history_tokens]
         if options.budget is not None:
-            budget = options.budget.reserve(self.get_profile_budget(options))
-            budgets.append(budget.list_message_budgets(self.get_recall_budget(options))[0])
+            room = options.budget - self.get_profile_budget(options)
+            recalled = self.get_recall_budget(options)
+            budgets.append(room - recalled if recalled < room else room)
         with self._lock:
             for most in budgets:
                 if most is not None and self.compactor is not None:

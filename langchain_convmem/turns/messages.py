@@ -15,7 +15,7 @@ from langchain_convmem.history import LiveThread, read_all
 from langchain_convmem.ids import derive_ulid, get_ulid_ms, is_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.turns.view import SPOKEN, find_turn_start
+from langchain_convmem.turns.view import SPOKEN, place_turn
 from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces
 from langchain_convmem.views.content import is_paused
 from langchain_convmem.views.edits import INTERRUPTED
@@ -317,7 +317,8 @@ def continue_turn(
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
     asked = next((entry for entry in reversed(live) if entry.role == "user"), None)
     # Messages of one turn in a row are one question.
-    turn = [one for one in live if asked and one.position >= find_turn_start(live, asked)]
+    start = place_turn(live, asked, ()).start
+    turn = [one for one in live if asked and one.position >= start]
     callers = {call["id"]: n for n, one in enumerate(turn) for call in find_calls(one.message)}
     unknown = [one.tool_call_id for one in results if one.tool_call_id not in callers]
     if not turn or unknown or (not results and _is_last_word(turn[-1])):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.views.context import ContextBudget
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -123,19 +122,15 @@ class TurnOptions:
         return replace(options or cls(), **changes)
 
     @property
-    def budget(self) -> ContextBudget | None:
-        """The budget of all that the model gets, if there is one."""
-        if self.context_tokens is None:
-            return None
-        return ContextBudget(self.context_tokens, self.reserved_tokens)
+    def budget(self) -> int | None:
+        """How many tokens the messages that a model gets may take; None for no limit."""
+        return None if self.context_tokens is None else self.context_tokens - self.reserved_tokens
 
     @property
     def room(self) -> int | None:
         """How many tokens the thread may take in what the model gets; None for no limit."""
-        if self.context_tokens is None:
-            return self.history_tokens
-        room = self.context_tokens - self.reserved_tokens
-        return room if self.history_tokens is None else min(self.history_tokens, room)
+        limits = (self.history_tokens, self.budget)
+        return min((one for one in limits if one is not None), default=None)
 
     def merge_call(
         self, configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None = None

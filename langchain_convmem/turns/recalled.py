@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, get_buffer_string
 
 from langchain_convmem.views.codec import get_text_pieces
+from langchain_convmem.views.context import merge_messages
 from langchain_convmem.views.lines import OpenedSummary, Recall, RecalledBlock, indent_text
 from langchain_convmem.views.messages import TextCounter, escape_tag
 from langchain_convmem.views.tokens import count_text_tokens
-
-
-def take_blocks(
-    blocks: Sequence[RecalledBlock], max_tokens: int, count: TextCounter
-) -> tuple[RecalledBlock, ...]:
-    """Return as many of the first blocks as their texts fit."""
-    sizes = accumulate(count(block.text) for block in blocks)
-    return tuple(block for block, size in zip(blocks, sizes, strict=True) if size <= max_tokens)
-
 
 RECALLED = "recalled"
 """Key in a reply's `aux`: which lines were recalled for it; see `view.note_recalled`."""
@@ -53,9 +43,6 @@ class MessageList(list[BaseMessage]):
         )
         return "\n".join(map(indent_text, said))
 
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
 
 CARRIED = "__convmem_call"
 """Under `configurable`: what a call carries to the prompt of its chain, as `Carried`."""
@@ -69,35 +56,19 @@ class Carried:
         history: What was said before.
         framing: System messages that stand before it, if the prompt adds these itself.
         said: What the user says, and a tool loop behind it.
+        shown: The text of what the user says, and the recalled lines before it.
     """
 
     history: MessageList
     framing: MessageList
     said: MessageList
-
-
-class SaidText(str):  # noqa: SLOT000 - it has one more attribute
-    """What the user says, as text: steps of a chain get the words alone, its prompt shows more.
-
-    Attributes:
-        shown: The words, and the recalled lines before them.
-    """
-
     shown: str
 
-    def __new__(cls, said: str, shown: str) -> Self:
-        """Make the text of what is `said`, which is `shown` in the prompt."""
-        made = super().__new__(cls, said)
-        made.shown = shown
-        return made
 
+class SaidText(str):
+    """What the user says, as text: steps of a chain get the words alone, its prompt shows more."""
 
-def select_visible(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, ...], bool]:
-    """Return the blocks to show a model, and whether to order them by time.
-
-    With a relevance buffer these are its blocks, and they come as it has them: latest find first.
-    """
-    return (found.buffer, False) if has_buffer else (found.blocks, True)
+    __slots__ = ()
 
 
 def fence_blocks(
@@ -117,45 +88,36 @@ def fence_blocks(
     if by_time:
         blocks = sorted(blocks, key=lambda one: (one.lines[0].time_ms, one.lines[0].position))
     texts = [*(block.text for block in blocks), *(one.text for one in opened)]
-    return write_fence(texts, NOTICES if opened else _NOTICE)
-
-
-def write_fence(texts: Iterable[str], notice: str) -> str:
-    """Return texts between the marks of what is quoted, under a notice of what they are."""
     body = "\n\n".join(escape_tag(text, "recalled") for text in texts)
-    return f"<recalled>\n{notice}\n\n{body}\n</recalled>"
+    return f"<recalled>\n{NOTICES if opened else _NOTICE}\n\n{body}\n</recalled>"
 
 
 def fit_blocks(
-    blocks: Sequence[RecalledBlock],
-    opened: Sequence[OpenedSummary] = (),
-    *,
-    by_time: bool,
-    max_tokens: int | None = None,
-    count: TextCounter = count_text_tokens,
+    found: Recall, max_tokens: int | None = None, count: TextCounter = count_text_tokens
 ) -> tuple[Sequence[RecalledBlock], Sequence[OpenedSummary], str]:
-    """Return as many of the first blocks as fit, what summaries say if it fits, and the text.
+    """Return what a model is shown of a recall, as far as it fits, and the text of it.
+
+    With a relevance buffer these are its blocks, latest find first. Where room is short, the last
+    blocks go first, but for one, if they do not answer; if they do, what summaries say.
 
     Args:
-        blocks: Best first, or in the order of a relevance buffer.
-        opened: What summaries say, which goes first where room is short.
-        by_time: Whether the blocks are shown oldest first instead.
+        found: What was recalled.
         max_tokens: How long the text may be, fence included; None for any length.
         count: Counts the tokens of a text.
     """
-    shown, said = list(blocks), list(opened)
-    text = fence_blocks(shown, said, by_time=by_time)
-    while (shown or said) and max_tokens is not None and count(text) > max_tokens:
-        (said or shown).pop()
-        text = fence_blocks(shown, said, by_time=by_time)
-    return shown, said, text
+    blocks, opened = list(found.buffer or found.blocks), list(found.opened)
+    text = fence_blocks(blocks, opened, by_time=not found.buffer)
+    while text and max_tokens is not None and count(text) > max_tokens:
+        gives_way = found.verdict != "answered" and len(blocks) > 1
+        (blocks if gives_way or not opened else opened).pop()
+        text = fence_blocks(blocks, opened, by_time=not found.buffer)
+    return blocks, opened, text
 
 
-def fold_recalled(message: HumanMessage, recalled: str) -> HumanMessage:
+def fold_recalled(message: BaseMessage, recalled: str) -> BaseMessage:
     """Return a copy of the message with the recalled text as its first text block."""
-    if not recalled:
-        return message
-    content = [{"type": "text", "text": recalled}, *_list_blocks(message)]
+    quoted = HumanMessage([{"type": "text", "text": recalled}])
+    content = merge_messages(quoted, message).content
     return message.model_copy(update={"content": content})
 
 
@@ -169,17 +131,7 @@ def join_system(messages: Sequence[BaseMessage], text: str, *, source: str) -> l
     """
     if not text:
         return list(messages)
+    added = SystemMessage(text, id=source, additional_kwargs={"source": source})
     if not messages or not isinstance(messages[0], SystemMessage):
-        return [SystemMessage(text, id=source, additional_kwargs={"source": source}), *messages]
-    first = messages[0]
-    joined: Any = (
-        f"{first.content}\n\n{text}"
-        if isinstance(first.content, str)
-        else [*first.content, {"type": "text", "text": text}]
-    )
-    return [first.model_copy(update={"content": joined}), *messages[1:]]
-
-
-def _list_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
-    content = message.content
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        return [added, *messages]
+    return [merge_messages(messages[0], added, between="\n\n"), *messages[1:]]

@@ -20,14 +20,14 @@ from typing_extensions import TypedDict
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import read_live
 from langchain_convmem.ids import make_ulid
+from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import join_thread, name_result
 from langchain_convmem.turns.node_context import NodeContext, is_of_a_state
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.view import CallContext, has_same_content
-from langchain_convmem.views.codec import get_role
+from langchain_convmem.views.codec import encode_body, get_role, redraft
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries
 from langchain_convmem.views.messages import build_message, is_remembered
@@ -199,9 +199,10 @@ def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
 
     A message of the log's own that is newer than what the state says is an edit of it.
     """
+    body, said = encode_body(draft), versions
     if versions and is_of_a_state(versions[-1]):
-        return has_same_content(versions[-1], draft)
-    return any(has_same_content(one, draft) for one in versions if one.role == draft.role)
+        said = versions[-1:]
+    return any(has_same_payload(encode_body(redraft(one)), body) for one in said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -631,18 +632,15 @@ def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list
 
 def find_aside(
     messages: Sequence[BaseMessage], note: TurnNote | None, context: NodeContext
-) -> CallContext:
+) -> list[BaseMessage]:
     """Return what of the messages of a state only the model of this run sees.
 
     Where nothing keeps the state, these are its system messages, and what stands before the turn
     and is marked as not to be stored.
     """
     shown = messages if context.is_stateless else ()
-    before = shown[: find_start(shown, note)]
-    return CallContext(
-        [one for one in shown if get_role(one) == "system"],
-        [one for one in before if not is_remembered(one) and get_role(one) != "system"],
-    )
+    marked = {id(one) for one in shown[: find_start(shown, note)] if not is_remembered(one)}
+    return [one for one in shown if get_role(one) == "system" or id(one) in marked]
 
 
 def find_start(messages: Sequence[BaseMessage], note: TurnNote | None) -> int:

@@ -8,12 +8,10 @@ counted. Metadata and events hold names and counts, never what was said.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
-from importlib.metadata import version
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.callbacks import (
@@ -30,7 +28,7 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
-from langchain_convmem.background import ask
+from langchain_convmem.background import ask, can_await
 from langchain_convmem.runnables import INTERNAL_TAGS, OwnTokens
 from langchain_convmem.turns.replies import INTERRUPTED
 
@@ -50,20 +48,17 @@ def stamp_config(config: RunnableConfig | None, *, thread_id: str | None = None)
         config: What the call was given.
         thread_id: The thread, where the call does not name it.
     """
+    from langchain_convmem._version import __version__
+
     stamped = ensure_config(config)
     metadata, configurable = stamped["metadata"], stamped["configurable"]
-    versions = {**metadata.get("lc_versions", {}), "langchain-convmem": _read_version()}
+    versions = {**metadata.get("lc_versions", {}), "langchain-convmem": __version__}
     noted: dict[str, Any] = {"lc_versions": versions}
     thread_id = thread_id or configurable.get("thread_id", configurable.get("session_id"))
     if isinstance(thread_id, str):
         noted["thread_id"] = thread_id
     stamped["metadata"] = {**metadata, **noted}
     return stamped
-
-
-@cache
-def _read_version() -> str:
-    return version("langchain-convmem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +81,11 @@ class TurnTrace:
     @contextmanager
     def mark_internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[None]:
         """Mark calls inside the block as the memory's own: tagged, counted, under the given run."""
-        parent = self.config.get("callbacks") if callbacks is None else callbacks
+        parent: Any = callbacks or self.config.get("callbacks")
         if isinstance(parent, BaseCallbackManager):
-            callbacks = parent.copy()
-            callbacks.add_handler(self.own_tokens, inherit=True)
-        config = patch_config(self.config, callbacks=callbacks)
+            parent = parent.copy()
+            parent.add_handler(self.own_tokens, inherit=True)
+        config = patch_config(self.config, callbacks=parent)
         config["tags"] = [*config["tags"], *INTERNAL_TAGS]
         before = var_child_runnable_config.get()
         var_child_runnable_config.set(config)
@@ -109,22 +104,11 @@ class TurnTrace:
 
     def trace_recall(self, query: str, recall: Callable[[], Recall]) -> Recall:
         """Run a recall as a retriever run named `recall`, and write its figures at DEBUG."""
-        began = time.monotonic()
         callbacks = self.config.get("callbacks")
-        if isinstance(callbacks, BaseCallbackManager) and not callbacks.handlers:
-            found = recall()
-        else:
-            found = self._run_recall(query, recall)
-        if _logger.isEnabledFor(logging.DEBUG):
-            _logger.debug(
-                "recall in %s: %s, %d lines in %d blocks, %d summaries opened, %d ms",
-                self._thread_id,
-                found.verdict,
-                sum(len(block.lines) for block in found.blocks),
-                len(found.blocks),
-                len(found.opened),
-                (time.monotonic() - began) * 1_000,
-            )
+        is_watched = not isinstance(callbacks, BaseCallbackManager) or callbacks.handlers
+        found = self._run_recall(query, recall) if is_watched else recall()
+        figures = (found.verdict, sum(len(block.lines) for block in found.blocks))
+        _logger.debug("recall in %s: %s, %d lines", self._thread_id, *figures)
         return found
 
     def _run_recall(self, query: str, recall: Callable[[], Recall]) -> Recall:
@@ -132,25 +116,19 @@ class TurnTrace:
 
         from langchain_convmem.recall.retriever import to_document
 
-        config = self.config
-        manager = get_callback_manager_for_config(config)
-        amanager = get_async_callback_manager_for_config(config)
-        run: Any = ask(
-            partial(manager.on_retriever_start, None, query, name="recall"),
-            partial(amanager.on_retriever_start, None, query, name="recall"),
-        )
+        find_manager: Any = get_callback_manager_for_config
+        if can_await():
+            find_manager = get_async_callback_manager_for_config
+        manager = find_manager(self.config)
+        run: Any = _tell(partial(manager.on_retriever_start, None, query, name="recall"))
         try:
             with self.mark_internal(run.get_child()):
                 found = recall()
         except BaseException as error:
             _tell(partial(run.on_retriever_error, error))
             raise
-        documents = [to_document(block) for block in found.blocks]
-        documents += [
-            Document(one.text, id=one.summary_id, metadata={"position": one.position})
-            for one in found.opened
-        ]
-        _tell(partial(run.on_retriever_end, documents))
+        opened = (Document(one.text, id=one.summary_id) for one in found.opened)
+        _tell(partial(run.on_retriever_end, [*map(to_document, found.blocks), *opened]))
         return found
 
     def report_stored(self, drafts: Sequence[Draft]) -> None:
@@ -159,11 +137,10 @@ class TurnTrace:
 
     def report_own_models(self) -> None:
         """Dispatch the token counts of the memory's own models, if any was called."""
-        own = self.own_tokens.to_counts()
-        if own:
+        if own := self.own_tokens.to_counts():
             self.dispatch_event("convmem.own_models", lambda: own)
 
-    def dispatch_event(self, name: str, count: Callable[[], Mapping[str, int]]) -> None:
+    def dispatch_event(self, name: str, count: Callable[[], dict[str, int]]) -> None:
         """Dispatch a custom event of the run, and write it at DEBUG; its data are counts.
 
         Without a run, as where a conversation stores what its reader left, there is no event.
@@ -172,24 +149,20 @@ class TurnTrace:
             name: The event.
             count: Returns the counts; it is called only where somebody listens.
         """
-        config, callbacks = self.config, self.config.get("callbacks")
-        is_watched = isinstance(callbacks, BaseCallbackManager) and bool(
-            callbacks.parent_run_id and callbacks.handlers
-        )
-        if not (is_watched or _logger.isEnabledFor(logging.DEBUG)):
-            return
-        data = dict(count())
-        _logger.debug("%s in %s: %s", name, self._thread_id, data)
+        callbacks: Any = self.config.get("callbacks")
+        is_run = isinstance(callbacks, BaseCallbackManager) and callbacks.parent_run_id
+        is_watched = is_run and callbacks.handlers
+        if is_watched or _logger.isEnabledFor(logging.DEBUG):
+            data = count()
+            _logger.debug("%s in %s: %s", name, self._thread_id, data)
         if is_watched:
-            ask(
-                partial(dispatch_custom_event, name, data, config=config),
-                partial(adispatch_custom_event, name, data, config=config),
-            )
+            dispatch: Any = adispatch_custom_event if can_await() else dispatch_custom_event
+            _tell(partial(dispatch, name, data, config=self.config))
 
 
-def _tell(call: Callable[[], Any]) -> None:
-    """Make a call of a run's manager, which is of the kind that the run was started by."""
-    ask(call, call)
+def _tell(call: Callable[[], Any]) -> Any:
+    """Make a call of a manager, which is one for event loops where there is one to ask."""
+    return ask(call, call)
 
 
 def count_stored(drafts: Sequence[Draft]) -> dict[str, int]:

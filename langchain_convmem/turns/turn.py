@@ -22,14 +22,12 @@ from langchain_convmem.turns.recalled import RECALLED
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import (
-    CallContext,
     ModelContext,
     TurnEntries,
     TurnView,
-    find_turn_start,
-    list_earlier_entries,
     make_entry,
     note_recalled,
+    place_turn,
 )
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_draft
 from langchain_convmem.views.edits import plan_replace
@@ -120,11 +118,12 @@ class Turn:
             self._since = thread.entries[-1].position if thread.entries else 0
             opening = self._continue if self._human is None else self._open
             thread, asked, own, earlier = opening(thread, said)
-            aside = CallContext(steering, [one for one in said[:-1] if not is_remembered(one)])
+            aside = [*steering, *(one for one in said[:-1] if not is_remembered(one))]
 
             def locate(entries: Sequence[Entry]) -> TurnEntries:
-                before = merge_entries(list_earlier_entries(entries, asked), earlier)
-                return aside.add_to(TurnEntries(before, own, find_turn_start(entries, asked)))
+                turn = place_turn(entries, asked, own)
+                before = merge_entries(turn.before, earlier)
+                return replace(turn, before=before).add_aside(aside)
 
             # What is searched for is what is stored of what the user says.
             query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal, cast
@@ -555,42 +555,6 @@ class ContextPiece:
     message: BaseMessage
     positions: set[int] = field(default_factory=set)
     speaker: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ContextBudget:
-    """One budget for all that a model gets, shared out by need.
-
-    First what cannot be cut: the prompt around the messages, system messages, the summary and the
-    latest exchange with the new message. Then recalled lines, up to what is wished for. What is
-    left holds earlier exchanges, so how many of them a model sees does not depend on what recall
-    happens to find, and what it reads begins alike from turn to turn.
-
-    Attributes:
-        tokens: All of it.
-        reserved: How many of these stay free for what stands outside the messages, such as the
-            prompt's own words and the descriptions of tools.
-    """
-
-    tokens: int
-    reserved: int = 0
-
-    def list_message_budgets(self, wished: int) -> tuple[int, ...]:
-        """Return the budgets of a thread's messages to try, until what cannot be cut fits.
-
-        Args:
-            wished: Tokens of recalled lines that are wished for.
-        """
-        room = self.tokens - self.reserved
-        return (room - wished, room) if 0 < wished < room else (room,)
-
-    def reserve(self, tokens: int) -> ContextBudget:
-        """Return the budget with more tokens reserved, as far as there are any."""
-        return replace(self, reserved=min(self.reserved + tokens, self.tokens - 1))
-
-    def count_recall_tokens(self, wished: int, messages: int) -> int:
-        """Return how many tokens of recalled lines fit beside messages of a known size."""
-        return max(min(wished, self.tokens - self.reserved - messages), 0)
 
 
 # -- Long texts, cut: what a user pasted or a tool returned ----------------------------------------

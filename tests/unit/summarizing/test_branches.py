@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,13 +35,7 @@ class Tree:
         self.branches = Branches()
 
     def open(self, question, max_tokens=1000, **options):
-        def read(stretches):
-            return [
-                one
-                for first, last in stretches
-                for one in self.log.entries(KEY, after=first, until=last)
-            ]
-
+        read = partial(self.log.entries, KEY)
         folding = find_folding(find_live_entries(self.log.entries(KEY)))
         return open_summaries(
             self.branches, folding, question, read, max_tokens=max_tokens, **options
