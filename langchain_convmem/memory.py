@@ -35,7 +35,7 @@ from langchain_convmem.turns.forgetting import (
     move_thread,
 )
 from langchain_convmem.turns.memory import OnSummary, SummarizeWhen, TurnMemory
-from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_profile_tokens
+from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_count
 from langchain_convmem.turns.stats import ThreadStats, compute_stats
 from langchain_convmem.views.lines import Recall
 from langchain_convmem.views.live import Turn
@@ -108,7 +108,7 @@ class ConversationMemory:
         """
         given = locals()  # before any other name is bound
         self._options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
-        check_profile_tokens(profile_tokens, is_optional=False)
+        check_count("profile_tokens", profile_tokens, 0)
         if not isinstance(log, MessageLog):
             way = "ConversationMemory.open(path) opens one"
             raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")

@@ -16,7 +16,7 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import check_question
-from langchain_convmem.turns.options import TurnOptions, agree, get_current_context, read_user_id
+from langchain_convmem.turns.options import TurnOptions, agree, read_user_id
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import Turn, get_line
 from langchain_convmem.turns.view import TurnEntries, place_turn
@@ -84,7 +84,7 @@ class MemoryThread:
         """
         config = ensure_config(config)
         configurable, own = config["configurable"], self.key.user_id
-        user_id = read_user_id(configurable, get_current_context())
+        user_id = read_user_id(configurable)
         agree(
             own,
             user_id,

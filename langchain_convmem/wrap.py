@@ -211,7 +211,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         turn = Turn(
             memory=memory,
             key=read_key(configurable, host="the chain"),
-            options=self.options.merge_call(configurable, self.inner),
+            options=self.options.merge_call(configurable),
             shape=shape,
             trace=TurnTrace(config),
             record_recall=self.record_recall,

@@ -370,7 +370,6 @@ class MemoryNodes:
             self.options,
             config,
             host="the graph",
-            model=self.model,
         )
         return run.trace.run_internal(lambda: step(NodeRun(self, state, run)))
 

@@ -8,7 +8,7 @@ from itertools import chain, takewhile
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import get_now_ms, make_ulid
@@ -90,7 +90,6 @@ class StateRun:
         *,
         host: str,
         context: Any = None,
-        model: Runnable[Any, Any] | None = None,
     ) -> StateRun:
         """Return a step of the run that a config is of.
 
@@ -100,13 +99,12 @@ class StateRun:
             config: Of the node.
             host: What is called, for errors.
             context: That of the graph; None is that of the run that goes on.
-            model: What the node calls.
 
         Raises:
             ConfigError: If the run names no thread, or sets an option that there is not.
         """
         configurable = config.get("configurable", {})
-        chosen = options.merge_call(configurable, model)
+        chosen = options.merge_call(configurable)
         place = NodeContext.read(config, read_key(configurable, context, host=host))
         trace = TurnTrace(config)
         sync = StateSync(memory, place, trace)

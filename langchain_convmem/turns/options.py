@@ -5,24 +5,18 @@ The same at every host: wrapped chains, conversations, graphs and agents.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 
-if TYPE_CHECKING:
-    from langchain_core.runnables import Runnable
-
-_logger = logging.getLogger("langchain_convmem")
-
 NAMESPACE = "memory"
 """Where a call sets options: `configurable={"memory": {"recall": False}}`."""
-
+_WHERE = f"configurable[{NAMESPACE!r}]"
 
 _OWN_NAMES = ("recall", "remember", "recall_tokens", "recall_k")
 """Options that a call might set beside the namespace by mistake."""
@@ -60,8 +54,7 @@ class TurnOptions:
             recalled lines, earlier messages and the current turn. Parts that cannot be cut come
             first, then recalled lines, then as many of the latest exchanges as fit.
         reserved_tokens: The part of `context_tokens` to keep free for text outside the messages,
-            such as the prompt's own text and tool descriptions. A value that leaves no room for
-            messages is reduced to half of `context_tokens`, and logged.
+            such as the prompt's own text and tool descriptions; less than `context_tokens`.
         profile_tokens: Budget for the user's profile (`UserProfile`) in the system message; 0 turns
             it off. None uses the memory's setting, 150 by default. Without `recall`, there is no
             profile.
@@ -94,15 +87,11 @@ class TurnOptions:
         if self.recall_place not in get_args(RecallPlace):
             raise _make_error("recall_place", self.recall_place, "'user' or 'system'")
         for name, least in _LEAST.items():
-            is_optional = name != "reserved_tokens"
-            _check_count(name, getattr(self, name), least, is_optional=is_optional)
+            if name == "reserved_tokens" or getattr(self, name) is not None:
+                check_count(name, getattr(self, name), least)
         if self.context_tokens is not None and self.reserved_tokens >= self.context_tokens:
-            lowered = self.context_tokens // 2
-            _logger.warning(
-                "reserved_tokens=%d leaves no room in context_tokens=%d and is lowered to %d",
-                *(self.reserved_tokens, self.context_tokens, lowered),
-            )
-            object.__setattr__(self, "reserved_tokens", lowered)
+            wanted = f"less than context_tokens={self.context_tokens}"
+            raise _make_error("reserved_tokens", self.reserved_tokens, wanted)
 
     @classmethod
     def pick(cls, options: TurnOptions | None, given: Mapping[str, Any]) -> TurnOptions:
@@ -132,64 +121,45 @@ class TurnOptions:
         limits = (self.history_tokens, self.budget)
         return min((one for one in limits if one is not None), default=None)
 
-    def merge_call(
-        self, configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None = None
-    ) -> TurnOptions:
+    def merge_call(self, configurable: Mapping[str, Any]) -> TurnOptions:
         """Return the options, overridden by the call's `configurable["memory"]`.
 
         A budget of recalled text that the call asks for replaces a number of blocks.
 
-        Args:
-            configurable: What the call carries under `configurable`.
-            inner: What the memory is wrapped around, whose own fields are not touched.
-
         Raises:
             ConfigError: If an option is unknown, of the wrong type, or in the wrong place.
         """
-        given, where = configurable.get(NAMESPACE), f"configurable[{NAMESPACE!r}]"
         for name in _OWN_NAMES:
-            is_changed = configurable.get(name) not in (None, getattr(self, name))
-            if is_changed and name not in [one.id for one in (inner.config_specs if inner else ())]:
+            if configurable.get(name) not in (None, getattr(self, name)):
                 place = f'{{"{NAMESPACE}": {{"{name}": {describe_value(configurable[name])}}}}}'
                 raise ConfigError(
                     f"configurable[{name!r}] is not read; set it for a call with "
                     f'config={{"configurable": {place}}}'
                 )
+        given = configurable.get(NAMESPACE)
         if given is None:
             return self
         if not isinstance(given, Mapping):
-            kind = type(given).__name__
-            raise ConfigError(
-                f"{where} must be a map of options such as {{'recall': False}}, got a {kind}"
-            )
+            raise _make_error(_WHERE, given, "a map of options such as {'recall': False}")
         known = [field.name for field in fields(TurnOptions)]
         for name in given:
             if name not in known:
-                names, meant = ", ".join(known), suggest_name(name, known)
-                raise ConfigError(
-                    f"{where} has no option {describe_value(name)}; it has {names}{meant}"
-                )
+                names = ", ".join(known) + suggest_name(name, known)
+                raise ConfigError(f"{_WHERE} has no option {describe_value(name)}; it has {names}")
         changes = dict(given)
         if changes.get("recall_tokens") is not None:
             changes.setdefault("recall_k", None)
         return replace(self, **changes)
 
 
-def check_profile_tokens(tokens: Any, *, is_optional: bool = True) -> None:
-    """Refuse a budget of the profile that is none.
+def check_count(name: str, value: Any, least: int) -> None:
+    """Refuse what is no whole number, or too small.
 
     Raises:
-        ConfigError: If it is no whole number of at least 0, nor None where that is allowed.
+        ConfigError: If so.
     """
-    _check_count("profile_tokens", tokens, 0, is_optional=is_optional)
-
-
-def _check_count(name: str, value: Any, least: int, *, is_optional: bool) -> None:
-    if value is None and is_optional:
-        return
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        none = " or None" if is_optional else ""
-        raise _make_error(name, value, f"a whole number of at least {least}{none}")
+        raise _make_error(name, value, f"a whole number of at least {least}")
 
 
 def _make_error(name: str, value: Any, wanted: str) -> ConfigError:
@@ -212,8 +182,7 @@ def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str)
     thread_id = read_thread_id(configurable)
     if thread_id is None:
         refuse_unnamed_run("thread_id is missing", host)
-    found = get_current_context() if context is None else context
-    return ThreadKey(read_user_id(configurable, found), thread_id)
+    return ThreadKey(read_user_id(configurable, context), thread_id)
 
 
 _IDS = frozenset({"thread_id", "session_id", "user_id"})
@@ -237,15 +206,14 @@ def read_thread_id(configurable: Mapping[str, Any]) -> Any:
     return agree(thread_id, session_id, f"configurable names {what}")
 
 
-def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
-    """Return the user of a call, if config or context names one.
+def read_user_id(configurable: Mapping[str, Any], context: Any = None) -> Any:
+    """Return the user of a call, if config or context names one; see `read_key`.
 
     Raises:
         ConfigError: If they name different users.
     """
     said = configurable.get("user_id")
-    if context is None:
-        return said
+    context = _get_current_context() if context is None else context
     is_map = isinstance(context, Mapping)
     meant = context.get("user_id") if is_map else getattr(context, "user_id", None)
     return agree(meant, said, f"the config names the user {said!r} and the context {meant!r}")
@@ -262,15 +230,6 @@ def agree(first: Any, second: Any, said: str) -> Any:
     return second if first is None else first
 
 
-def read_tool_user(configurable: Mapping[str, Any], fixed: str | None) -> Any:
-    """Return the user of a tool's call: the one it was made for, else whom the run names.
-
-    Raises:
-        ConfigError: If config and context name different users.
-    """
-    return read_user_id(configurable, get_current_context()) if fixed is None else fixed
-
-
 def refuse_unnamed_run(problem: str, host: str = "the agent") -> NoReturn:
     """Refuse a call that does not say whose it is.
 
@@ -278,14 +237,11 @@ def refuse_unnamed_run(problem: str, host: str = "the agent") -> NoReturn:
         problem: What is not known, as the beginning of a sentence.
         host: What is called.
     """
-    msg = (
-        f"{problem}; call {host} with "
-        'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
-    )
-    raise ConfigError(msg)
+    named = 'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
+    raise ConfigError(f"{problem}; call {host} with {named}")
 
 
-def get_current_context() -> Any:
+def _get_current_context() -> Any:
     """Return the context of the current graph run; None outside of a run."""
     # Inside a run it is loaded; elsewhere nobody must pay for the import.
     runtime = sys.modules.get("langgraph.runtime")

@@ -8,6 +8,7 @@ from summaries import bare
 from watched_runs import RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.views.context import LEFT_OUT_TEXT, NOTED_TEXT
 from langchain_convmem.views.messages import count_tokens
@@ -19,13 +20,9 @@ def model():
     return ScriptedChatModel(replies=["Fine."])
 
 
-def test_more_reserved_than_there_is_is_lowered_and_logged(memory, caplog):
-    chat_model = model()
-    chain = memory.wrap(chat_model, recall=False, context_tokens=100, reserved_tokens=100)
-    assert chain.options.reserved_tokens == 50
-    assert "lowered to 50" in caplog.text
-    chain.invoke("Where is my boat?", at("now"))
-    assert count_tokens(chat_model.seen[-1]) <= 50
+def test_more_reserved_than_there_is_is_refused(memory):
+    with pytest.raises(ConfigError, match="less than context_tokens=100, got 100"):
+        memory.wrap(model(), context_tokens=100, reserved_tokens=100)
 
 
 def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn():
