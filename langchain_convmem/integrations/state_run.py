@@ -153,8 +153,9 @@ class StateRun:
             return replace(placed, before=before).add_aside(aside)
 
         view = TurnView(self.memory, self.key, self.options, shape, self.trace)
-        opening = map(get_text_pieces, _select_opening(synced.messages))
-        context = view.build_context(locate, "\n".join(chain.from_iterable(opening)))
+        opening = map(self.memory.drafting.apply_hook, _select_opening(synced.messages))
+        searched = (get_text_pieces(one) for one in opening if one is not None)
+        context = view.build_context(locate, "\n".join(chain.from_iterable(searched)))
         self.trace.dispatch_event("convmem.context", context.count)
         return context
 

@@ -49,7 +49,8 @@ class TurnOptions:
             settings apply, which are 1,000 tokens by default; at most half of `context_tokens`.
         recall_k: Number of blocks to recall instead.
         history_tokens: Budget for earlier messages of the thread; None means no limit. Whole
-            exchanges are left out, oldest first; the current turn does not count.
+            exchanges are left out, oldest first. The current turn, system messages and the summary
+            do not count.
         context_tokens: One budget for everything that the model gets: system messages, summary,
             recalled lines, earlier messages and the current turn. Parts that cannot be cut come
             first, then recalled lines, then as many of the latest exchanges as fit.

@@ -72,10 +72,7 @@ class SaidText(str):
 
 
 def fence_blocks(
-    blocks: Sequence[RecalledBlock],
-    opened: Sequence[OpenedSummary] = (),
-    *,
-    by_time: bool = True,
+    blocks: Sequence[RecalledBlock], opened: Sequence[OpenedSummary] = (), *, by_time: bool = True
 ) -> str:
     """Return recalled blocks as one fenced text; empty without blocks.
 

@@ -52,12 +52,10 @@ def stamp_config(config: RunnableConfig | None, *, thread_id: str | None = None)
 
     stamped = ensure_config(config)
     metadata, configurable = stamped["metadata"], stamped["configurable"]
-    versions = {**metadata.get("lc_versions", {}), "langchain-convmem": __version__}
-    noted: dict[str, Any] = {"lc_versions": versions}
+    metadata["lc_versions"] = {**metadata.get("lc_versions", {}), "langchain-convmem": __version__}
     thread_id = thread_id or configurable.get("thread_id", configurable.get("session_id"))
     if isinstance(thread_id, str):
-        noted["thread_id"] = thread_id
-    stamped["metadata"] = {**metadata, **noted}
+        metadata["thread_id"] = thread_id
     return stamped
 
 
@@ -107,8 +105,8 @@ class TurnTrace:
         callbacks = self.config.get("callbacks")
         is_watched = not isinstance(callbacks, BaseCallbackManager) or callbacks.handlers
         found = self._run_recall(query, recall) if is_watched else recall()
-        figures = (found.verdict, sum(len(block.lines) for block in found.blocks))
-        _logger.debug("recall in %s: %s, %d lines", self._thread_id, *figures)
+        figures = (self._thread_id, found.verdict, len(found.blocks))
+        _logger.debug("recall in %s: %s, %d blocks", *figures)
         return found
 
     def _run_recall(self, query: str, recall: Callable[[], Recall]) -> Recall:

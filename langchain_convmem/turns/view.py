@@ -218,16 +218,17 @@ class TurnView:
         )
 
         memory, entries, is_answered = self.memory, seen.thread.entries, found.verdict == "answered"
-        total, blocks = room or self._wished, found.buffer or found.blocks
-        texts = [block.text for block in blocks]
+        total, best = room or self._wished, list(found.buffer or found.blocks)
+        sizes = [memory.count_text(block.text) for block in best]
+        gives_way = not is_answered and self.options.recall_k is None
+        while gives_way and len(best) > 1 and sum(sizes) > total * _LINES_SHARE:
+            del best[-1], sizes[-1]
+        texts = [block.text for block in best]
         shown = [piece for message in seen.view.messages for piece in get_text_pieces(message)]
         folded = fold_text("\n".join([*shown, *texts]))
-        own = [line for block in blocks for line in block.lines if line.key == self.key]
+        own = [line for block in best for line in block.lines if line.key == self.key]
         parts = {line.position for line in own if fold_text(line.text) not in folded}
         hits = {line.position for line in own}
-        taken = sum(map(memory.count_text, [NOTICES, *texts]))
-        if not is_answered and self.options.recall_k is None:
-            taken = min(taken, int(total * _LINES_SHARE))
         opened = open_summaries(
             BRANCHES.get(memory.log_place, self.key),
             find_folding(find_live_entries(entries)),
@@ -236,7 +237,7 @@ class TurnView:
             hits=hits,
             whole=hits - parts,
             shown=folded,
-            max_tokens=total - taken,
+            max_tokens=total - sum(sizes) - memory.count_text(NOTICES),
             count=memory.count_text,
             embed=None if is_answered else choose_embedder(None).embed_documents,
         )
@@ -253,8 +254,7 @@ def _find_asked(view: Context, own: Sequence[Entry]) -> int | None:
     users = [number for number, one in enumerate(view.messages) if isinstance(one, HumanMessage)]
     if not (said and users):
         return None
-    if len(said) == 1:
-        view.messages[users[-1]].id = said[0]
+    view.messages[users[-1]].id = said[-1]
     return users[-1]
 
 
@@ -477,8 +477,9 @@ def place_turn(entries: Sequence[Entry], asked: Entry | None, own: Sequence[Entr
         asked: What the user said, if the log has it.
         own: What the model sees of the turn.
     """
-    if asked is None:
-        return TurnEntries(entries, own, entries[-1].position + 1 if entries else 1)
+    last = entries[-1].position if entries else 0
+    if asked is None or asked.position > last:
+        return TurnEntries(entries, own, last + 1)
     places = [entry.position for entry in entries if entry.turn_id == asked.turn_id]
     start = min([asked.position, *places])
     begun = {entry.turn_id for entry in entries if entry.position < start}
