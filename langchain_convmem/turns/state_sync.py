@@ -254,15 +254,15 @@ class StateSync:
         """
         context, held = self.context, select_spoken(messages, self.context)
         ids = [str(one.id) for one in held]
+        if note is not None:
+            self._check_user(note["user"], ids)
         self._go_back(ids)
         is_kept = not (context.is_stateless or context.is_sent)
         removed = set(note["held"] if note is not None and is_kept else ()).difference(ids)
         found = self.memory.log.find(context.key, [*ids, *removed])
         diff = StateDiff(self._read(found[0].position - 1) if found else [], self._draft)
-        user = None if note is None else note["user"]
         if note is None and is_kept and ids[1:] and not diff.count_settled(held):
-            user = self._find_user(ids[:-1])  # a graph whose state has no key for the note
-        self._check_user(user, ids)
+            self._check_user(self._find_user(ids[:-1]), ids)  # no key of the state is for the note
         # What was sent for another user is refused, and stays in the state.
         gone = set(diff.dead).difference(diff.versions)
         held, state = [one for one in held if one.id not in gone], messages
@@ -282,7 +282,9 @@ class StateSync:
             until = diff.count_settled(spoken) if is_kept else 0
         forgotten = self._find_forgotten(spoken[:until], diff, note)
         back = _list_later(diff, spoken[-1]) if diff.is_changed(spoken[-1]) else []
-        left = [one.id for one in diff.live if one.message_id in removed]
+        # With a message that was removed goes what of its turn no state held, such as broken words.
+        cut = {one.turn_id for one in diff.live if one.message_id in removed}
+        left = [one.id for one in diff.live if one.turn_id in cut and one.message_id not in ids]
         left += find_summaries_over(diff.live, left)
         asked = str(spoken[_find_question(spoken)].id)
         if all(one.id in diff.dead for one in diff.versions.get(asked, ())):
