@@ -17,15 +17,7 @@ from langchain_convmem.history import ConversationHistory, fork_thread, read_con
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.records import (
-    DialogLine,
-    Entry,
-    ForgetReceipt,
-    ThreadInfo,
-    ThreadKey,
-    find_owner,
-    read_id,
-)
+from langchain_convmem.records import ThreadKey, find_owner, read_id
 from langchain_convmem.titles import check_title, list_threads, list_titles, update_thread
 from langchain_convmem.turns.forgetting import (
     forget_before,
@@ -37,16 +29,7 @@ from langchain_convmem.turns.forgetting import (
 from langchain_convmem.turns.memory import OnSummary, SummarizeWhen, TurnMemory
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_count
 from langchain_convmem.turns.stats import ThreadStats, compute_stats
-from langchain_convmem.views.lines import Recall
-from langchain_convmem.views.live import Turn
-from langchain_convmem.views.messages import (
-    DraftBuilder,
-    MessagesInput,
-    TokenCounterLike,
-    WriteHook,
-    read_counter,
-    read_messages,
-)
+from langchain_convmem.views.messages import DraftBuilder, read_counter, read_messages
 from langchain_convmem.views.providers import Provider, resolve_provider
 
 if TYPE_CHECKING:
@@ -61,10 +44,14 @@ if TYPE_CHECKING:
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.options import LineFilter, Moment
     from langchain_convmem.recall.recall import EmbedderUse, Rewriter
+    from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text.sessions import TextEngine
-    from langchain_convmem.transfer import ImportedThread, ImportReport
+    from langchain_convmem.transfer import ImportReport
+    from langchain_convmem.views.lines import Recall
+    from langchain_convmem.views.live import Turn
+    from langchain_convmem.views.messages import MessagesInput, TokenCounterLike, WriteHook
     from langchain_convmem.wrap import RememberingRunnable
 
 _NOT_OPTIONS = ("cls", "self", "path", "log", "recall", "signing_key")
@@ -158,12 +145,12 @@ class ConversationMemory:
             summarizer: Writes the summaries that replace old messages in views: a chat
                 model, another Runnable or function of messages, or the model-free
                 `offline.ExtractiveSummarizer()`. `"auto"` uses the model of the first chain, agent
-                or conversation of this memory. None never summarises. A coroutine function runs in
-                the background, or where `asummarize` and similar methods await it; a synchronous
-                call that would need it raises a `ConfigError`.
+                or conversation of this memory. None never summarises. After a turn, a coroutine
+                function runs in an event loop of its own; `asummarize` awaits it, and `summarize`
+                raises a `ConfigError`.
             summary_settings: When a thread is compacted, and how far.
-            summarize_when: `"background"` compacts in a worker thread after the turn;
-                `"foreground"` compacts within the turn, for scripts.
+            summarize_when: With `"background"`, a worker thread compacts after the turn; with
+                `"foreground"`, the turn waits for it, for scripts.
             on_summary: Gets a `SummaryEvent` whenever a thread was compacted or that failed. It
                 must be a plain, quick function, because it is called in the thread that compacts.
             signing_key: A secret of 16 to 64 bytes that signs entries, so that nobody without it
@@ -617,14 +604,14 @@ class ConversationMemory:
 
         if user_id is not None and find_user is not None:
             raise ConfigError("pass user_id or find_user, not both")
-
-        def assign(thread: ImportedThread) -> str | None:
-            return find_user(thread.branch_of or thread.thread_id) if find_user else user_id
-
-        file = read_file(path, thread_id=thread_id, format=format)
-        drafting = self._turn_memory.drafting
         return store_file(
-            self.log, file, find_user=assign, drafting=drafting, progress=progress, is_own=is_own
+            self.log,
+            read_file(path, thread_id=thread_id, format=format),
+            user_id=user_id,
+            find_user=find_user,
+            drafting=self._turn_memory.drafting,
+            progress=progress,
+            is_own=is_own,
         )
 
     aimport_file = to_async(import_file)
@@ -915,8 +902,7 @@ class ConversationMemory:
         bound = LogBound(when)
         if not self._turn_memory.owns_recall:
             raise ConfigError("as_of needs a memory without a recall of its own")
-        log = self.log.log if isinstance(self.log, LogAsOf) else self.log
-        past = ConversationMemory(LogAsOf(log, bound), **self._options)
+        past = ConversationMemory(LogAsOf(self.log, bound), **self._options)
         past._turn_memory.now_ms = bound.time_ms
         return past
 

@@ -142,7 +142,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         return await hop(lambda: self._run(runtime, partial(self._begin, state)))
 
     def _begin(self, state: RememberedState, run: StateRun) -> dict[str, Any] | None:
-        self._turn_memory.check_call(recalls=run.options.recall)
+        self._turn_memory.check_call(run.options)
         held: list[Any] = state["messages"]
         if held:
             check_question(held[-1])

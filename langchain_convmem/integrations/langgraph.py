@@ -403,7 +403,7 @@ class NodeRun:
             )
             raise ConfigError(msg)
         check_question(messages[-1])
-        nodes.memory.check_call(recalls=run.options.recall)
+        nodes.memory.check_call(run.options)
         if not run.options.remember:
             said = self._mark_unstored()
             return {NOTE_KEY: None, **({"messages": said} if said else {})}
@@ -434,7 +434,6 @@ class NodeRun:
     def summarize(self) -> Update:
         """Compact the thread if due; the state does not change."""
         if self.base.options.remember:
-            self.nodes.memory.check_call()
             self.nodes.memory.compact(self.base.key)
         return {}
 

@@ -246,7 +246,7 @@ def store_file(
     file: ImportedFile,
     *,
     user_id: str | None = None,
-    find_user: Callable[[ImportedThread], str | None] | None = None,
+    find_user: Callable[[str], str | None] | None = None,
     drafting: DraftBuilder | None = None,
     progress: Callable[[int, int], None] | None = None,
     is_own: bool = False,
@@ -257,7 +257,7 @@ def store_file(
         log: Where to.
         file: A file and its threads.
         user_id: Whose threads they become.
-        find_user: Or says whose each becomes.
+        find_user: Or says of a thread id whose it becomes; branches follow their thread.
         drafting: What is stored of a message; None is all of it.
         progress: Called with the entries done and the entries in all, after each thread.
         is_own: Whether its messages count as if they had been said here.
@@ -267,7 +267,8 @@ def store_file(
     unread = list(file.unread)
     marks = (IMPORTED, OWN) if is_own else (IMPORTED,)
     for thread in file.threads:
-        user = user_id if find_user is None else find_user(thread)
+        name = thread.branch_of or thread.thread_id
+        user = user_id if find_user is None else find_user(name)
         added, left_out = _store(log, thread, user, drafting or DraftBuilder(), marks)
         skipped += left_out
         unread += thread.unread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +12,9 @@ from weakref import ref
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.background import BackgroundJobs
+from langchain_convmem.background import BackgroundJobs, ask
 from langchain_convmem.causes import describe_value
-from langchain_convmem.errors import ConfigError, ConvMemError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import read_live
 from langchain_convmem.ids import get_ulid_ms, make_ulid
@@ -111,23 +112,23 @@ class TurnMemory:
             ConfigError: If it is none, searches elsewhere, or comes with parts of another one.
         """
         named = [name for name in parts if parts[name] is not None]
+        self.owns_recall = given is None
         if given is None and not named:
             return  # made, and imported, on first use
-        from langchain_convmem.recall import DialogRecall, LineRecall
+        if given is not None:
+            from langchain_convmem.recall import DialogRecall
 
-        made = LineRecall(self.log, **parts) if given is None else given
-        if not isinstance(made, DialogRecall):
-            found = describe_value(given)
-            raise ConfigError(f"recall must be a DialogRecall such as LineRecall, got {found}")
-        if made.log is not self.log:
-            msg = f"recall searches {made.log!r}, but the memory has {self.log!r}: use one log"
-            raise ConfigError(msg)
-        if given is not None and named:
-            raise ConfigError(f"recall has its own {named[0]}; pass one or the other")
-        self.owns_recall = given is None
-        self.recall = self._bind(made)
+            if not isinstance(given, DialogRecall) or given.log is not self.log:
+                found = describe_value(given)
+                raise ConfigError(f"recall must be a DialogRecall over {self.log!r}, got {found}")
+            if named:
+                raise ConfigError(f"recall has its own {named[0]}; pass one or the other")
+        self.recall = self._bind(given, parts)
 
-    def _bind(self, recall: DialogRecall) -> DialogRecall:
+    def _bind(self, given: DialogRecall | None, parts: dict[str, Any]) -> DialogRecall:
+        from langchain_convmem.recall import LineRecall
+
+        recall = LineRecall(self.log, **parts) if given is None else given
         hook = None if self.drafting.hook is None else self.drafting.filter_question
         return recall.bind(query_hook=hook, count_text=self.count_text)
 
@@ -135,10 +136,7 @@ class TurnMemory:
     def line_recall(self) -> DialogRecall:
         """Finds lines of earlier conversations; made on first use."""
         with self._lock:
-            if self.recall is None:
-                from langchain_convmem.recall import LineRecall
-
-                self.recall = self._bind(LineRecall(self.log))
+            self.recall = self.recall or self._bind(None, {})
             return self.recall
 
     def embed_soon(self, owner: Owner) -> None:
@@ -234,14 +232,12 @@ class TurnMemory:
             settings, summarizer = self.compactor.settings, self.compactor.summarizer
             window = model.window_tokens
             if window is not None:
-                settings = settings.fit_window(window)
+                settings = settings.fit_window(window).fit_input(window)
             if self._waits_for_model and model.chat_model is not None:
                 from langchain_convmem.summarizing.summarizers import as_summarizer
 
                 self._waits_for_model = False
                 summarizer = as_summarizer(model.chat_model)
-                if window is not None:
-                    settings = settings.fit_input(window)
             # A compaction under way goes on with those it began with.
             self.compactor = replace(self.compactor, settings=settings, summarizer=summarizer)
 
@@ -255,16 +251,10 @@ class TurnMemory:
             view: The thread as the model saw it; None if not available.
             replies: What was stored of the answer.
         """
-        if self.compactor is None or not self.compactor.may_be_due(view, replies):
-            return
-        if not self._is_foreground:
-            self._compactions.submit(key)
-            return
-        try:
-            self.compactor.compact(key)
-        except ConvMemError:
-            # The reply is there and stored; the next turn tries again.
-            _logger.exception("could not compact thread %r", key.thread_id)
+        if self.compactor is not None and self.compactor.may_be_due(view, replies):
+            done = self._compactions.submit(key)
+            if self._is_foreground:  # a task that is cancelled meanwhile leaves it to the worker
+                ask(done.result, lambda: asyncio.shield(asyncio.wrap_future(done)))
 
     def _compact_and_prepare(self, key: ThreadKey) -> None:
         """Compact a thread, and take up what is folded now, which the next turn would have to."""
@@ -308,18 +298,13 @@ class TurnMemory:
         most = most if options.profile_tokens is None else options.profile_tokens
         return most if options.room is None else min(most, int(options.room * _PROFILE_SHARE))
 
-    def check_call(self, *, recalls: bool = False) -> None:
+    def check_call(self, options: TurnOptions) -> None:
         """Refuse a synchronous turn that would need a coroutine, before anything is stored.
 
         Raises:
-            ConfigError: If a summary in the foreground would be one that only an event loop awaits,
-                or a recall of the turn would ask such a rewriter.
+            ConfigError: If its recall would ask a rewriter that only an event loop awaits.
         """
-        if self.compactor is not None and self._is_foreground:
-            from langchain_convmem.summarizing.summarizers import check_summarizer
-
-            check_summarizer(self.compactor.summarizer, self.compactor.settings.judge)
-        if recalls:
+        if options.recall:
             rewriter = getattr(self.recall, "rewriter", None)
             check_askable(rewriter, "the rewriter", "arecall, ainvoke or the like")
 

@@ -108,7 +108,7 @@ class Turn:
         Raises:
             InvalidMessageError: If there are no open calls to go on with.
         """
-        self.memory.check_call(recalls=self.options.recall)
+        self.memory.check_call(self.options)
         with self.trace.mark_internal():
             steering = [one for one in messages if get_role(one) == "system"]
             said = [one for one in messages if get_role(one) != "system"]

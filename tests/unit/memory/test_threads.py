@@ -39,9 +39,6 @@ def test_an_error_names_the_way_out(make, way):
         make()
 
 
-BAD_TITLES = {"x" * 201: "201 characters", "a\nb": "one line", "\x1b[2J": "one line", 7: "text"}
-
-
 def test_a_title_is_listed_and_taken_away_and_a_bad_one_is_refused(memory):
     def titles():
         return {info.key.thread_id: info.title for info in memory.threads("ana")}
@@ -49,8 +46,8 @@ def test_a_title_is_listed_and_taken_away_and_a_bad_one_is_refused(memory):
     for thread in ("t1", "t2"):
         memory.add_messages("Hi", thread_id=thread, user_id="ana")
     memory.set_title("t1", "  Parking in Lyon ", user_id="ana")
-    for title, problem in BAD_TITLES.items():
-        with pytest.raises(ConfigError, match=problem):
+    for title in ("x" * 201, "a\nb", "\x1b[2J", 7):
+        with pytest.raises(ConfigError, match="one line of text, at most 200"):
             memory.set_title("t1", title, user_id="ana")
     assert titles() == {"t1": "Parking in Lyon", "t2": ""}
     assert memory.get_title("t1", user_id="ana") == "Parking in Lyon"

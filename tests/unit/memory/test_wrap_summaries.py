@@ -64,34 +64,6 @@ def test_errors_of_a_summariser_never_reach_the_chat(when, way):
 RESTING = replace(SETTINGS, first_pause_s=3600)
 
 
-class UntilCancelled(ScriptedSummarizer):
-    """Works on its first summary until it is cancelled."""
-
-    def __init__(self):
-        super().__init__()
-        self.began = asyncio.Event()
-
-    async def asummarize(self, request):
-        if not self.began.is_set():
-            self.began.set()
-            await asyncio.Event().wait()
-        return self.summarize(request)
-
-
-async def test_a_turn_that_is_cancelled_in_its_summary_keeps_its_reply_and_frees_the_thread():
-    summarizer = UntilCancelled()
-    async with summarising("foreground", summarizer, settings=RESTING) as memory:
-        chain = memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False)
-        await chain.ainvoke("one", at())
-        turn = asyncio.create_task(chain.ainvoke("two", at()))
-        await summarizer.began.wait()
-        turn.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await turn
-        assert len(texts(memory)) == 4
-        assert await memory.asummarize("t", user_id="ana")
-
-
 async def summarise(messages):
     return messages[-1].text
 
@@ -113,15 +85,10 @@ async def test_an_async_summariser_or_judge_is_awaited_or_refused_at_once(asynch
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_turn_whose_summary_nothing_could_await_is_refused_before_it_is_stored(way):
+def test_a_coroutine_summarises_after_turns_of_all_kinds(way):
     with summarising("foreground", summarise) as memory:
-        if way in ("invoke", "stream", "batch"):
-            with pytest.raises(ConfigError, match="ainvoke"):
-                chat(memory, "one", way=way)
-            assert memory.log.entries(KEY) == []
-        else:
-            chat(memory, "one", "two", way=way)
-            assert "one" in last(memory).contents[0]
+        chat(memory, "one", "two", way=way)
+        assert "one" in last(memory).contents[0]
 
 
 async def test_a_synchronous_turn_whose_rewriter_nothing_could_await_stores_nothing():
@@ -154,6 +121,22 @@ class Slow(ScriptedSummarizer):
         self.began.set()
         assert self.may_end.wait(20)
         return super().summarize(request)
+
+
+async def test_a_turn_that_is_cancelled_in_its_summary_keeps_its_reply_and_frees_the_thread():
+    slow = Slow()
+    async with summarising("foreground", slow) as memory:
+        chain = memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False)
+        await chain.ainvoke("one", at())
+        turn = asyncio.create_task(chain.ainvoke("two", at()))
+        await asyncio.to_thread(slow.began.wait, 20)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert len(texts(memory)) == 4
+        slow.may_end.set()
+        assert await memory.aflush(20)
+        assert last(memory) is not None
 
 
 def test_a_turn_does_not_wait_for_a_summary_in_the_background():
