@@ -209,14 +209,13 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             BudgetError: If the latest exchange alone is larger than the budget.
         """
-        return read_context(
-            self.log,
-            self.key,
-            provider=provider,
-            max_tokens=max_tokens,
-            summary=summary,
-            token_counter=token_counter or self._token_counter,
-        )
+        counter = token_counter or self._token_counter
+        options: dict[str, Any] = {"provider": provider, "summary": summary}
+        options |= {"max_tokens": max_tokens, "token_counter": counter}
+        thread = read_live(self.log, self.key, max_tokens, counter)
+        while (view := thread.build_view(**options)) is None and thread.floor:
+            thread = read_further(self.log, thread, counter)
+        return view or build_context(thread.entries, **options)
 
     acontext = to_async(context)
 
@@ -776,15 +775,6 @@ class LiveThread:
         except BudgetError:
             return None
         return None if self.cut_at is not None and view.is_whole else view
-
-
-def read_context(log: MessageLog, key: ThreadKey, **options: Any) -> Context:
-    """Return what a model gets of a thread; the options are those of `build_context`."""
-    counter = options.get("token_counter", count_tokens)
-    thread = read_live(log, key, options.get("max_tokens"), counter)
-    while (view := thread.build_view(**options)) is None and thread.floor:
-        thread = read_further(log, thread, counter)
-    return view or build_context(thread.entries, **options)
 
 
 def read_live(

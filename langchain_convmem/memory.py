@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 from langchain_convmem.background import run_in_thread, to_async
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.history import ConversationHistory, fork_thread, read_context
+from langchain_convmem.history import ConversationHistory, fork_thread
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.message_log import MessageLog
@@ -721,7 +721,8 @@ class ConversationMemory:
         if user_id is not None and thread_id is not None:
             current = ThreadKey(user_id, thread_id)
             options["buffer"] = current
-            options["exclude"] = {current: read_context(self.log, current).positions}
+            seen = self.history(thread_id, user_id=user_id).context()
+            options["exclude"] = {current: seen.positions}
         options["now_ms"] = self._turn_memory.now_ms
         return self._turn_memory.line_recall.recall(owners, query, **options)
 

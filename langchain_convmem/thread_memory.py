@@ -16,8 +16,8 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.messages import check_question
-from langchain_convmem.turns.options import TurnOptions, agree, read_user_id
-from langchain_convmem.turns.tracing import TurnTrace, stamp_config
+from langchain_convmem.turns.options import TurnOptions, agree, read_ids
+from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import Turn, get_line
 from langchain_convmem.turns.view import TurnEntries, place_turn
 from langchain_convmem.views.edits import plan_rewind, plan_undo
@@ -70,10 +70,6 @@ class MemoryThread:
         """The line of all who run turns over this thread in the process."""
         return get_line((self.memory.log_place, self.key))
 
-    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
-        """Return the config of a send with what its runs are found by; see `stamp_config`."""
-        return stamp_config(config, thread_id=self.key.thread_id)
-
     # -- the turn ---------------------------------------------------------------------------------
 
     def make_turn(self, config: RunnableConfig | None = None) -> Turn:
@@ -84,12 +80,8 @@ class MemoryThread:
         """
         config = ensure_config(config)
         configurable, own = config["configurable"], self.key.user_id
-        user_id = read_user_id(configurable)
-        agree(
-            own,
-            user_id,
-            f"the conversation is of the user {own!r}, and this call names {user_id!r}",
-        )
+        _, named = read_ids(configurable)
+        agree(own, named, f"the conversation is of the user {own!r}, and this call names {named!r}")
         return Turn(
             memory=self.memory,
             key=self.key,

@@ -39,6 +39,7 @@ from langchain_convmem.text import RenderStats
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine, load_template
 from langchain_convmem.thread_memory import MemoryThread
+from langchain_convmem.turns.tracing import stamp_config
 from langchain_convmem.views.edits import Heard
 
 P = ParamSpec("P")
@@ -482,7 +483,7 @@ class Conversation(Runnable[Any, AIMessage]):
     # -- sends and what happens between them ------------------------------------------------------
 
     def _stamp(self, config: RunnableConfig | None) -> RunnableConfig | None:
-        return self._talk.thread.stamp_config(config)
+        return stamp_config(config, thread_id=self._talk.thread.key.thread_id)
 
     def _make_send(self, options: dict[str, Any], *, is_streaming: bool = False) -> Send:
         return Send(self._talk, SendOptions.parse(options, self.config), is_streaming)

@@ -365,12 +365,7 @@ class MemoryNodes:
 
     def run(self, state: Any, config: RunnableConfig, step: Callable[[NodeRun], T]) -> T:
         """Do a step of a node; see `StateRun.open`."""
-        run = StateRun.open(
-            self.memory,
-            self.options,
-            config,
-            host="the graph",
-        )
+        run = StateRun.open(self.memory, self.options, config, host="the graph")
         return run.trace.run_internal(lambda: step(NodeRun(self, state, run)))
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from langchain_convmem.recall.retriever import to_document
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.options import read_thread_id, read_user_id, refuse_unnamed_run
+from langchain_convmem.turns.options import read_ids, refuse_unnamed_run
 from langchain_convmem.turns.recalled import fit_blocks
 from langchain_convmem.turns.view import SPOKEN
 from langchain_convmem.views.live import find_live_entries
@@ -76,9 +76,8 @@ def create_search_tool(
         max_tokens = 1000
 
     def search(config: RunnableConfig, query: str) -> tuple[str, Any]:
-        configurable = config.get("configurable", {})
-        thread_id = read_thread_id(configurable)
-        user = read_user_id(configurable) if user_id is None else user_id
+        thread_id, user = read_ids(config.get("configurable", {}))
+        user = user if user_id is None else user_id
         if user is None and thread_id is None:
             refuse_unnamed_run("search_dialog does not know whose lines to search")
         if not query.strip():

@@ -180,10 +180,10 @@ def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str)
     Raises:
         ConfigError: If no thread is named, or if two threads or two users are.
     """
-    thread_id = read_thread_id(configurable)
+    thread_id, user_id = read_ids(configurable, context)
     if thread_id is None:
         refuse_unnamed_run("thread_id is missing", host)
-    return ThreadKey(read_user_id(configurable, context), thread_id)
+    return ThreadKey(user_id, thread_id)
 
 
 _IDS = frozenset({"thread_id", "session_id", "user_id"})
@@ -191,11 +191,11 @@ _SLIPS = {name.replace("_", ""): name for name in _IDS}
 """Taken for another key, the id of a user would be none: several users would share a thread."""
 
 
-def read_thread_id(configurable: Mapping[str, Any]) -> Any:
-    """Return the thread that a call names as `thread_id` or as `session_id`; None if it does not.
+def read_ids(configurable: Mapping[str, Any], context: Any = None) -> tuple[Any, Any]:
+    """Return the thread and the user that a call names, None for what it does not; see `read_key`.
 
     Raises:
-        ConfigError: If it names two different threads, or an id by another spelling of its key.
+        ConfigError: If it names two threads or two users, or an id by another spelling of its key.
     """
     for name in configurable.keys() - _IDS:
         meant = _SLIPS.get(name.casefold().replace("-", "").replace("_", ""))
@@ -203,21 +203,13 @@ def read_thread_id(configurable: Mapping[str, Any]) -> Any:
             msg = f"configurable names {name!r}, which is not read; did you mean {meant!r}?"
             raise ConfigError(msg)
     thread_id, session_id = configurable.get("thread_id"), configurable.get("session_id")
-    what = f"the thread_id {thread_id!r} and the session_id {session_id!r}"
-    return agree(thread_id, session_id, f"configurable names {what}")
-
-
-def read_user_id(configurable: Mapping[str, Any], context: Any = None) -> Any:
-    """Return the user of a call, if config or context names one; see `read_key`.
-
-    Raises:
-        ConfigError: If they name different users.
-    """
-    said = configurable.get("user_id")
+    what = f"configurable names the thread_id {thread_id!r} and the session_id {session_id!r}"
     context = _get_current_context() if context is None else context
     is_map = isinstance(context, Mapping)
     meant = context.get("user_id") if is_map else getattr(context, "user_id", None)
-    return agree(meant, said, f"the config names the user {said!r} and the context {meant!r}")
+    said = configurable.get("user_id")
+    whose = f"the config names the user {said!r} and the context {meant!r}"
+    return agree(thread_id, session_id, what), agree(meant, said, whose)
 
 
 def agree(first: Any, second: Any, said: str) -> Any:
