@@ -15,10 +15,9 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, agree, read_ids
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import Turn, get_line
+from langchain_convmem.turns.turn import Turn, check_question, get_line
 from langchain_convmem.turns.view import TurnEntries, place_turn
 from langchain_convmem.views.edits import plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries

@@ -16,17 +16,17 @@ from typing import Any
 
 from langchain_core.language_models._compat_bridge import achunks_to_events, chunks_to_events
 from langchain_core.language_models.chat_model_stream import AsyncChatModelStream, ChatModelStream
-from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from langchain_convmem.background import finish, hop
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.causes import describe_name
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.turns.chains import HISTORY_NAMES, ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.messages import read_input
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.replies import (
     PartialReplyHandler,
@@ -35,7 +35,14 @@ from langchain_convmem.turns.replies import (
     read_reply,
 )
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
-from langchain_convmem.turns.turn import Turn, get_line
+from langchain_convmem.turns.turn import Turn, check_question, get_line
+from langchain_convmem.views.codec import get_role
+from langchain_convmem.views.messages import (
+    MESSAGE_FORMS,
+    change_class,
+    read_messages,
+    unpack_messages,
+)
 
 
 class RememberingRunnable(RunnableSerializable[Any, Any]):
@@ -219,12 +226,89 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         before = self.history_messages_key
         if before is None and shape.slots:
             before = next((name for name in reversed(HISTORY_NAMES) if name in shape.slots), None)
-        said, extra = read_input(
+        said, extra = _read_input(
             value, input_messages_key=self.input_messages_key, history_messages_key=before
         )
         line = get_line((memory.log_place, turn.key))
         keys = {"said_key": self.input_messages_key, "history_key": before}
         return WrappedTurn(turn, line, said, extra, keys, self.output_messages_key)
+
+
+# -- The input of a call -------------------------------------------------------------------------
+def _read_input(
+    value: Any, *, input_messages_key: str | None = None, history_messages_key: str | None = None
+) -> tuple[Sequence[BaseMessage], Mapping[str, Any]]:
+    """Read the input of a call, in any form that `read_messages` accepts.
+
+    Args:
+        value: The input; `None`, or results of tools alone, go on with a turn whose calls are open.
+            A dict may hold `{"messages": ...}`, or the user's words under `input_messages_key`,
+            earlier messages under `history_messages_key`, and further keys for the inner chain.
+        input_messages_key: Key of what is said; None is `input`.
+        history_messages_key: Key of what was said before; None is `history`.
+
+    Returns:
+        What the user says now, last, and what callers who send the whole chat, or its last
+        messages, send along; or results of tools; or nothing, to go on with the turn as it stands.
+        And what else a dict held.
+
+    Raises:
+        InvalidMessageError: If it cannot be answered: it has no message, one that the
+            assistant said last, or a blank one of the user.
+    """
+    extra: Mapping[str, Any] = {}
+    if isinstance(value, Mapping) and not _is_message(value):
+        value, extra = _take_keys(value, input_messages_key, history_messages_key or "history")
+    if value is None:
+        return (), extra
+    messages = [
+        change_class(one, HumanMessage)
+        if get_role(one) == "user" and not isinstance(one, HumanMessage)
+        else one
+        for one in read_messages(value)
+    ]
+    said = [message for message in messages if get_role(message) != "system"]
+    if not said:
+        what = "any message but instructions" if messages else "any message"
+        msg = f"the input is a {type(value).__name__} without {what}; {MESSAGE_FORMS}"
+        raise InvalidMessageError(msg)
+    if not isinstance(said[-1], HumanMessage | ToolMessage):
+        msg = (
+            f"the input ends with an {type(said[-1]).__name__}; it must end with what the user "
+            "says, or with results of tools. Put messages into the thread with "
+            "memory.add_messages()"
+        )
+        raise InvalidMessageError(msg)
+    check_question(said[-1])
+    return messages, extra
+
+
+def _is_message(value: Mapping[Any, Any]) -> bool:
+    is_named = "role" in value or isinstance(value.get("type"), str)
+    return is_named and ("content" in value or "data" in value or "tool_calls" in value)
+
+
+def _take_keys(
+    value: Mapping[Any, Any], input_messages_key: str | None, history_messages_key: str
+) -> tuple[Any, Mapping[str, Any]]:
+    """Return what a dict says, and its other keys."""
+    own = "messages" if "messages" in value and "input" not in value else "input"
+    key = input_messages_key or own
+    if key not in value:
+        keys = sorted(map(describe_name, value))
+        msg = (
+            f"a dict input needs the key {key!r}; got {keys}. Name the key of what the user says "
+            "with wrap(..., input_messages_key=...)"
+        )
+        raise InvalidMessageError(msg)
+    said, before = value[key], value.get(history_messages_key)
+    taken = {key}
+    earlier = None if isinstance(before, str) else unpack_messages(before)
+    if said is not None and history_messages_key != key and earlier is not None:
+        taken.add(history_messages_key)
+        items = unpack_messages(said)
+        said = [*earlier, *([said] if items is None else items)]
+    return said, {str(name): item for name, item in value.items() if name not in taken}
 
 
 # -- One turn of a chain --------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from langchain_convmem.ids import get_now_ms
 from langchain_convmem.integrations.state_run import KeepState, ModelCall, StateRun, check_settings
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.options import RecallPlace, TurnOptions
 from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
 from langchain_convmem.turns.state_sync import (
@@ -29,6 +28,7 @@ from langchain_convmem.turns.state_sync import (
     find_exchange,
     name_messages,
 )
+from langchain_convmem.turns.turn import check_question, mark_unstored
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import merge_messages
 from langchain_convmem.views.providers import ModelFacts, Provider, find_provider

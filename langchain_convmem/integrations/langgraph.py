@@ -24,7 +24,6 @@ from langchain_convmem.integrations.state_run import KeepState, ModelCall, State
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.turns.chains import ChainShape, read_chain
 from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
-from langchain_convmem.turns.messages import check_question, mark_unstored
 from langchain_convmem.turns.options import RecallPlace, TurnOptions
 from langchain_convmem.turns.replies import PartialReplyHandler, read_reply
 from langchain_convmem.turns.state_sync import (
@@ -34,6 +33,7 @@ from langchain_convmem.turns.state_sync import (
     TurnNote,
     name_messages,
 )
+from langchain_convmem.turns.turn import check_question, mark_unstored
 from langchain_convmem.turns.view import ModelContext
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.providers import Provider

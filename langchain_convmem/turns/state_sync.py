@@ -23,10 +23,10 @@ from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.messages import join_thread, name_result
 from langchain_convmem.turns.node_context import NodeContext, is_of_a_state
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.turn import join_thread, name_result
 from langchain_convmem.views.codec import encode_body, get_role, redraft
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries

@@ -4,7 +4,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_convmem import InMemoryLog
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.turns.messages import continue_turn, join
+from langchain_convmem.turns.turn import continue_turn, join
 from langchain_convmem.views.codec import make_draft
 
 KEY = ThreadKey("ana", "t")
