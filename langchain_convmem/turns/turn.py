@@ -317,16 +317,15 @@ class Turn:
         """Retract what was stored since the turn began; what it took the place of counts again."""
         if not self.options.remember:
             return
-        log, own = self.memory.log, {self.id, *self._own_turns}
+        own = {self.id, *self._own_turns}
         # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
-        entries = log.entries(self.key, after=self._since)
-        gone = {entry.id for entry in entries if entry.turn_id in own}
-        controls = [entry for entry in entries if entry.control is not None]
-        gone |= {one.id for one in controls if one.control and one.control.replacement in gone}
+        entries = self.memory.log.entries(self.key, after=self._since)
+        gone = [one.id for one in entries if one.turn_id in own]
+        gone += [one.id for one in entries if one.control and one.control.replacement in gone]
         if gone:
-            ids = tuple(entry.id for entry in entries if entry.id in gone)
-            control = Draft(role="control", control=Control(ids, reason), turn_id=self.id or None)
-            log.append(self.key, [control])
+            control = Control(tuple(dict.fromkeys(gone)), reason)
+            draft = Draft(role="control", control=control, turn_id=self.id or None)
+            self.memory.log.append(self.key, [draft])
 
     def settle(self) -> None:
         """Compact the thread after a reply that was stored, if that is due."""
