@@ -68,7 +68,6 @@ class ProfileItem:
         again: Entries that say the same later, in order.
         replaces: The item whose place it took; empty for none.
         replaced_by: The item that took its place; empty for none.
-        share: How much of its line the sentence is, 1.0 for all of it.
         source: Who found it.
         is_pinned: Whether somebody pinned it.
     """
@@ -89,7 +88,6 @@ class ProfileItem:
     again: tuple[str, ...] = ()
     replaces: str = ""
     replaced_by: str = ""
-    share: float = 0.0
     source: ItemSource = "said"
     is_pinned: bool = False
 
@@ -385,7 +383,6 @@ def make_item(line: DialogLine, statement: Statement) -> ProfileItem:
         entry_id=line.entry_id,
         message_id=message_id,
         position=line.position,
-        share=(statement.end - statement.start) / len(line.text.strip()),
     )
 
 

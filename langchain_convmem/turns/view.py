@@ -35,13 +35,10 @@ from langchain_convmem.views.live import find_live_entries, find_uncovered, get_
 from langchain_convmem.views.messages import TextCounter
 
 if TYPE_CHECKING:
-    from langchain_convmem.profile import ProfileItem
     from langchain_convmem.turns.chains import ChainShape
 
 _LINES_SHARE = 0.3
 """How much of the room of recall lines keep that do not answer, beside folded summaries."""
-_WHOLE = 0.8
-"""A line of which the profile quotes so much is not recalled as well."""
 _WAIT_S = 1.0
 """How long a turn waits until what was said a moment ago is embedded."""
 
@@ -113,7 +110,6 @@ class TurnView:
         turn, most = locate(thread.entries), self.memory.get_profile_budget(self.options)
         profile = self.memory.profile_reader.read(self.key.owner).profile if most else None
         reserved = most if profile is not None and profile.items else 0
-        known: Sequence[ProfileItem] = ()
         view = self._fit(thread, turn, reserved)
         if view is None and thread.floor:
             # The turn began long ago, or the budget reaches further back than what was read.
@@ -138,7 +134,7 @@ class TurnView:
             view = replace(view, messages=messages)
         asked = _find_asked(view, turn.own)
         place = self.options.recall_place
-        return ModelContext(thread, turn, view, asked, self.shape, place, known)
+        return ModelContext(thread, turn, view, asked, self.shape, place)
 
     def _fit(self, thread: LiveThread, turn: TurnEntries, known: int) -> Context | None:
         """Return the view of the thread and the turn, with room for what is known of the user.
@@ -176,11 +172,8 @@ class TurnView:
 
     def _find_lines(self, seen: ModelContext, query: str, room: int | None) -> Recall:
         options, entries, start = self.options, seen.thread.entries, seen.turn.start
-        later = {one.position for one in entries if one.position >= start}
-        excluded = {self.key: later.union(seen.view.positions)}
-        for item in seen.profile:
-            if item.share >= _WHOLE:
-                excluded.setdefault(item.key, set()).add(item.position)
+        later = (one.position for one in entries if one.position >= start)
+        excluded = {self.key: seen.view.positions.union(later)}
         earlier = [one for one in find_live_entries(seen.turn.before) if one.position < start]
         said = [one.contents for one in earlier if one.role == "user"]
 
@@ -270,7 +263,6 @@ class ModelContext:
         asked: Which of them holds what the user says in the turn; None if none does.
         shape: What the chain takes.
         recall_place: Where recalled lines stand, unless a slot takes them.
-        profile: What the messages hold of the user's profile.
         blocks: The recalled blocks.
         opened: What folded summaries of the thread say.
         recalled: The text of both; may be empty.
@@ -282,7 +274,6 @@ class ModelContext:
     asked: int | None
     shape: ChainShape
     recall_place: RecallPlace
-    profile: Sequence[ProfileItem]
     blocks: Sequence[RecalledBlock] = ()
     opened: Sequence[OpenedSummary] = ()
     recalled: str = ""
@@ -361,7 +352,6 @@ class ModelContext:
             "blocks": len(self.blocks),
             "lines": sum(len(block.lines) for block in self.blocks),
             "opened": sum(len(one.sentences) for one in self.opened),
-            "profile": len(self.profile),
         }
 
 
@@ -477,9 +467,8 @@ def place_turn(entries: Sequence[Entry], asked: Entry | None, own: Sequence[Entr
         asked: What the user said, if the log has it.
         own: What the model sees of the turn.
     """
-    last = entries[-1].position if entries else 0
-    if asked is None or asked.position > last:
-        return TurnEntries(entries, own, last + 1)
+    if asked is None:
+        return TurnEntries(entries, own, entries[-1].position + 1 if entries else 1)
     places = [entry.position for entry in entries if entry.turn_id == asked.turn_id]
     start = min([asked.position, *places])
     begun = {entry.turn_id for entry in entries if entry.position < start}
