@@ -205,12 +205,12 @@ class ReplyCollector:
     def _take(self, piece: BaseMessage) -> None:
         parts = [one for one in self._parts if piece.id and piece.id in (one[0].id, one[-1].id)]
         parts = parts or [one for one in self._parts[-1:] if _is_continued_by(one, piece)]
-        if not parts:
-            self._parts.append([piece])
-        elif isinstance(piece, BaseMessageChunk):
+        if parts and not isinstance(piece, BaseMessageChunk):
+            parts[-1][:] = [piece]  # the whole message after its chunks
+        elif parts and isinstance(parts[-1][-1], BaseMessageChunk):
             parts[-1].append(piece)
         else:
-            parts[-1][:] = [piece]  # the whole message after its chunks
+            self._parts.append([piece])
 
     def collect_cut(
         self, given: Sequence[BaseMessage], output_messages_key: str | None = None
@@ -220,21 +220,17 @@ class ReplyCollector:
         return _cut_last(read_reply(output, given, output_messages_key=output_messages_key))
 
 
-def _is_finished(pieces: Sequence[BaseMessage]) -> bool:
-    """Return whether a message needs no more: LangChain marks the last chunk of each."""
-    ends = [getattr(one, "chunk_position", None) for one in pieces[-2:]]  # usage may come late
-    return "last" in ends or not isinstance(pieces[-1], BaseMessageChunk)
-
-
 def _is_continued_by(pieces: Sequence[BaseMessage], piece: BaseMessage) -> bool:
     """Return whether a chunk with another id, or none, belongs to a message.
 
-    A message has at most one id of its provider and one of its run.
+    A message has at most one id of its provider and one of its run. LangChain marks its last chunk,
+    after which its usage may come.
     """
-    if type(pieces[-1]) is not type(piece) or _is_finished(pieces):
-        return False
+    is_over = any(getattr(one, "chunk_position", None) == "last" for one in pieces[-2:])
+    is_chunk = isinstance(piece, BaseMessageChunk) and type(pieces[-1]) is type(piece)
     known = [one.id.startswith(_RUN_PREFIX) for one in (pieces[0], pieces[-1]) if one.id]
-    return piece.id is None or piece.id.startswith(_RUN_PREFIX) not in known
+    is_new = piece.id is not None and piece.id.startswith(_RUN_PREFIX) in known
+    return is_chunk and not is_over and not is_new
 
 
 def _list_pieces(chunk: Any) -> list[BaseMessage]:
