@@ -456,7 +456,7 @@ class NodeRun:
             raise InvalidMessageError(msg)
         said = [
             one.model_copy(update={"name": speaker})
-            if speaker and one.type == "ai" and not one.name
+            if speaker and get_role(one) == "assistant" and not one.name
             else one
             for one in read_reply(output, context.given, heard=heard)
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -15,7 +15,6 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     RemoveMessage,
-    message_chunk_to_message,
 )
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
@@ -88,12 +87,12 @@ def read_reply(
             found = [output[name] for name in names if _find_messages(output.get(name)) is not None]
             answer = next((one for one in found if one != given[-1].text), output)
     if isinstance(answer, BaseMessage):
-        return [message_chunk_to_message(answer)]
+        return [answer]
     if isinstance(answer, str):
         is_all_of_it = heard is not None and heard.text == answer and not _list_calls(heard)
         return [heard if heard is not None and is_all_of_it else AIMessage(answer)]
     if isinstance(answer, dict) and "parsed" in answer and isinstance(answer.get("raw"), AIMessage):
-        return [_make_message(answer["parsed"], message_chunk_to_message(answer["raw"]))]
+        return [_make_message(answer["parsed"], answer["raw"])]
     said = _find_messages(answer)
     messages = _select_new(said or (), given)
     if not messages and isinstance(answer, dict):
@@ -105,21 +104,21 @@ def read_reply(
                 "key of its reply with output_messages_key= (it has %s)",
                 ", ".join(sorted(map(describe_name, left))),
             )
-        return [message_chunk_to_message(message) for message in messages]
+        return list(messages)
     # A chain that returns nothing, and whose models said nothing, answers nothing.
     return [] if answer is None and heard is None else [_make_message(answer, heard)]
 
 
-def _cut_last(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages of a reply whose last one has no end: of that one its text alone.
+def _cut_last(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages of a reply; of a last one that has no end, its text alone.
 
     Half a call looks like a whole one, and half a thought has no signature.
     """
-    *whole, cut = messages
-    if cut.text.strip():
-        usage = getattr(cut, "usage_metadata", None)
-        whole.append(AIMessage(str(cut.text), id=cut.id, usage_metadata=usage))
-    return whole
+    for cut in messages[-1:]:
+        if isinstance(cut, AIMessageChunk) and cut.chunk_position != "last":
+            part = AIMessage(str(cut.text), id=cut.id, usage_metadata=cut.usage_metadata)
+            return [*messages[:-1], part] if cut.text.strip() else messages[:-1]
+    return messages
 
 
 def mark_interrupted(message: BaseMessage) -> BaseMessage:
@@ -187,7 +186,7 @@ class ReplyCollector:
     @property
     def output(self) -> Any:
         """What the chain would have returned: a message, messages, or a value."""
-        said = list(map(_merge, self._parts))
+        said = list(map(merge_pieces, self._parts))
         return (said[0] if len(said) == 1 else said) if said else self._value
 
     def add(self, chunk: Any) -> bool:
@@ -206,45 +205,32 @@ class ReplyCollector:
     def _take(self, piece: BaseMessage) -> None:
         parts = [one for one in self._parts if piece.id and piece.id in (one[0].id, one[-1].id)]
         parts = parts or [one for one in self._parts[-1:] if _is_continued_by(one, piece)]
-        if not parts:
-            self._parts.append([piece])
-        elif isinstance(piece, BaseMessageChunk):
+        if parts and not isinstance(piece, BaseMessageChunk):
+            parts[-1][:] = [piece]  # the whole message after its chunks
+        elif parts and isinstance(parts[-1][-1], BaseMessageChunk):
             parts[-1].append(piece)
         else:
-            parts[-1][:] = [piece]  # the whole message after its chunks
+            self._parts.append([piece])
 
     def collect_cut(
         self, given: Sequence[BaseMessage], output_messages_key: str | None = None
     ) -> list[BaseMessage]:
         """Return what a stream brought whose last message may have no end; see `read_reply`."""
         output = self.output or None  # nothing was said by an empty value
-        messages = read_reply(output, given, output_messages_key=output_messages_key)
-        if self._parts:
-            is_whole = _is_finished(self._parts[-1])
-        else:  # of a value, messages that are not chunks
-            is_whole = messages[-1:] == (_find_messages(output) or [])[-1:]
-        return messages if is_whole or not messages else _cut_last(messages)
-
-
-def _is_finished(pieces: Sequence[BaseMessage]) -> bool:
-    """Return whether a message needs no more: LangChain marks the last chunk of each."""
-    ends = [getattr(one, "chunk_position", None) for one in pieces[-2:]]  # usage may come late
-    return "last" in ends or not isinstance(pieces[-1], BaseMessageChunk)
+        return _cut_last(read_reply(output, given, output_messages_key=output_messages_key))
 
 
 def _is_continued_by(pieces: Sequence[BaseMessage], piece: BaseMessage) -> bool:
     """Return whether a chunk with another id, or none, belongs to a message.
 
-    A message has at most one id of its provider and one of its run.
+    A message has at most one id of its provider and one of its run. LangChain marks its last chunk,
+    after which its usage may come.
     """
-    if type(pieces[-1]) is not type(piece) or _is_finished(pieces):
-        return False
+    is_over = any(getattr(one, "chunk_position", None) == "last" for one in pieces[-2:])
+    is_chunk = isinstance(piece, BaseMessageChunk) and type(pieces[-1]) is type(piece)
     known = [one.id.startswith(_RUN_PREFIX) for one in (pieces[0], pieces[-1]) if one.id]
-    return piece.id is None or piece.id.startswith(_RUN_PREFIX) not in known
-
-
-def _merge(pieces: Sequence[BaseMessage]) -> BaseMessage:
-    return message_chunk_to_message(merge_pieces(pieces))
+    is_new = piece.id is not None and piece.id.startswith(_RUN_PREFIX) in known
+    return is_chunk and not is_over and not is_new
 
 
 def _list_pieces(chunk: Any) -> list[BaseMessage]:
@@ -308,7 +294,7 @@ class PartialReplyHandler(BaseCallbackHandler):
     def collect_broken(self) -> list[BaseMessage]:
         """Return the partial messages of the last unfinished reply, if any."""
         begun = [chunks for chunks in self._chunks.values() if chunks]
-        return _cut_last([_merge(begun[-1])]) if begun else []
+        return _cut_last([merge_pieces(begun[-1])]) if begun else []
 
     def on_chat_model_start(self, *_: Any, run_id: UUID, **run: Any) -> None:
         """Listen to a reply, unless another model makes it, or the memory for itself."""
@@ -342,7 +328,7 @@ class PartialReplyHandler(BaseCallbackHandler):
             if begun == run_id:
                 break
         if isinstance(said, AIMessage):
-            self.message = cast("AIMessage", message_chunk_to_message(said))
+            self.message = said
 
 
 @contextmanager

@@ -5,7 +5,13 @@ from uuid import UUID, uuid4
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    ToolMessage,
+    message_chunk_to_message,
+)
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
 from scripted_chat import ProviderError, ScriptedChatModel
 
@@ -27,7 +33,8 @@ def _passed(*chunks):
 
 
 def _collected(*chunks):
-    return read_reply(_passed(*chunks).output, [ASKED])
+    """Return the messages of chunks as they are stored."""
+    return list(map(message_chunk_to_message, read_reply(_passed(*chunks).output, [ASKED])))
 
 
 def _chunk(content, **fields):
