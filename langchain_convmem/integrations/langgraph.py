@@ -6,7 +6,6 @@ said, a checkpointer keeps the state, and the log follows it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
 
 Update: TypeAlias = dict[str, Any]
 T = TypeVar("T")
-
-_logger = logging.getLogger("langchain_convmem")
 
 
 # -- A ready graph --------------------------------------------------------------------------------
@@ -154,7 +151,7 @@ def recall_node(
 
     It comes before the model, whose node recalls. Where the graph was told to begin from an earlier
     checkpoint, the thread goes back with it. A reply that no `record_node` stored is stored now,
-    if the state holds it, with a warning.
+    if the state holds it.
 
     Args:
         memory: The memory to use; the caller closes it.
@@ -405,12 +402,6 @@ class NodeRun:
         begun = run.begin(messages, self.note, nodes.keep_state)
         if begun.note is not None and not (nodes.follow_edits and nodes.keep_state == "all"):
             begun.note["held"] = []
-        if begun.late and nodes.model is None:  # a ready graph has the node
-            _logger.warning(
-                "replies of %d earlier turn(s) were not stored when they came, and are stored now: "
-                "put record_node(memory) behind the node that answers",
-                begun.late,
-            )
         # Removals would show up among the messages of a stream; this does not.
         if begun.has_changed(messages) and not run.sync.context.is_sent:
             return {NOTE_KEY: begun.note, "messages": Overwrite([*begun.messages])}

@@ -74,13 +74,11 @@ class BegunTurn:
     Attributes:
         note: What the state is to note of it; None for an empty state.
         messages: The messages of the state as they are to be: without what was forgotten, or is to
-            be answered otherwise, as they were edited in the log, and under their ids there.
-        late: Of how many earlier turns replies were stored just now.
+            be answered otherwise, and under their ids in the log.
     """
 
     note: TurnNote | None
     messages: Sequence[BaseMessage] = ()
-    late: int = 0
 
     def has_changed(self, messages: Sequence[BaseMessage]) -> bool:
         """Return whether the state is to hold others than these."""
@@ -292,11 +290,9 @@ class StateSync:
         diff.compare(spoken, forgotten, None)
         controls = [*context.retract(left, "rewind"), *context.retract(back, "replaced")]
         stored = self._append([*controls, *diff.news])
-        late = {draft.turn_id for draft in diff.news if draft.role == "assistant"}
-        late &= {entry.turn_id for entry in diff.entries}
         gone.update(forgotten, (str(one.id) for one in held[len(spoken) :]))
         after = [one for one in state if one.id not in gone]
-        return BegunTurn(self._make_note(diff, spoken, stored), after, len(late))
+        return BegunTurn(self._make_note(diff, spoken, stored), after)
 
     def _make_note(
         self, diff: StateDiff, spoken: Sequence[BaseMessage], stored: Sequence[Entry]
