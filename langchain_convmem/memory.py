@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from langchain_convmem.profile.profiler import ProfilerLike
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.options import LineFilter, Moment
-    from langchain_convmem.recall.recall import EmbedderUse, Rewriter
+    from langchain_convmem.recall.recall import Rewriter
     from langchain_convmem.records import DialogLine, Entry, ForgetReceipt, ThreadInfo
     from langchain_convmem.summarizing import SummaryReport, SummarySettings
     from langchain_convmem.summarizing.summarizers import SummarizerLike
@@ -97,12 +97,12 @@ class ConversationMemory:
         self._options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         check_count("profile_tokens", profile_tokens, 0)
         if not isinstance(log, MessageLog):
-            way = "ConversationMemory.open(path) opens one"
-            raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")
+            raise ConfigError(
+                f"log must be a MessageLog, got {describe_value(log)}; use open(path)"
+            )
         drafting, counter = DraftBuilder(before_write), read_counter(token_counter)
         turns = TurnMemory(log, drafting, counter, profile_tokens)
-        parts = {"embeddings": embeddings, "settings": settings, "rewriter": rewriter}
-        turns.set_recall(recall, parts)
+        turns.set_recall(recall, embeddings=embeddings, settings=settings, rewriter=rewriter)
         turns.set_summarizer(summarizer, summary_settings, summarize_when, on_summary)
         if profiler is not None:
             from langchain_convmem.profile.profiler import Profiler
@@ -813,23 +813,6 @@ class ConversationMemory:
         return tuple(dict.fromkeys(chain.from_iterable(problems)))
 
     areindex = to_async(reindex)
-
-    def get_embedder_use(
-        self, *, user_id: str | None = None, thread_id: str | None = None
-    ) -> EmbedderUse:
-        """Return the embedder of an owner's lines and how many lines are pending.
-
-        Args:
-            user_id: The user whose lines to use, or
-            thread_id: an anonymous thread.
-
-        Raises:
-            ConfigError: If neither a user nor a thread is given.
-            LogError: If the log cannot be read.
-        """
-        return self._turn_memory.line_recall.get_embedder_use(find_owner(user_id, thread_id))
-
-    aget_embedder_use = to_async(get_embedder_use)
 
     # -- What is known of a user ------------------------------------------------------------------
 

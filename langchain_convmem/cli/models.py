@@ -145,7 +145,7 @@ def reindex(
         problems = memory.reindex(
             user_id=owner, all_users=all_users, progress=add_stage("embedding")
         )
-        name = type(memory.get_embedder_use(user_id=user).embeddings).__name__
+        name = type(memory.retriever(user_id=user).recall.embeddings).__name__
     for problem in problems:
         terminal.note(problem)
     used = embeddings or name

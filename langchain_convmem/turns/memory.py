@@ -105,7 +105,7 @@ class TurnMemory:
 
     # -- recall -----------------------------------------------------------------------------------
 
-    def set_recall(self, given: DialogRecall | None, parts: dict[str, Any]) -> None:
+    def set_recall(self, given: DialogRecall | None, **parts: Any) -> None:
         """Take a recall, or what to make a `LineRecall` of; see `ConversationMemory`.
 
         Raises:
@@ -123,9 +123,9 @@ class TurnMemory:
                 raise ConfigError(f"recall must be a DialogRecall over {self.log!r}, got {found}")
             if named:
                 raise ConfigError(f"recall has its own {named[0]}; pass one or the other")
-        self.recall = self._bind(given, parts)
+        self.recall = self._bind(given, **parts)
 
-    def _bind(self, given: DialogRecall | None, parts: dict[str, Any]) -> DialogRecall:
+    def _bind(self, given: DialogRecall | None, **parts: Any) -> DialogRecall:
         from langchain_convmem.recall import LineRecall
 
         recall = LineRecall(self.log, **parts) if given is None else given
@@ -136,7 +136,7 @@ class TurnMemory:
     def line_recall(self) -> DialogRecall:
         """Finds lines of earlier conversations; made on first use."""
         with self._lock:
-            self.recall = self.recall or self._bind(None, {})
+            self.recall = self.recall or self._bind(None)
             return self.recall
 
     def embed_soon(self, owner: Owner) -> None:

@@ -523,7 +523,6 @@ class WebChat:
         place = find_place(request)
         settings = await self.reader.read_settings(place.key)
         budget = get_turn_memory(self.memory).get_recall_budget(TurnOptions())
-        use = await self.memory.aget_embedder_use(user_id=place.user_id)
         return self._render(
             request,
             "settings.html",
@@ -531,7 +530,7 @@ class WebChat:
             settings=settings,
             recall_budget=budget,
             summarizes=get_turn_memory(self.memory).compactor is not None,
-            embedder=type(use.embeddings).__name__,
+            embedder=type(get_turn_memory(self.memory).line_recall.embeddings).__name__,
             log=type(self.memory.log).__name__,
         )
 
