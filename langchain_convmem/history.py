@@ -24,7 +24,6 @@ from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import Context, LiveReach, SummaryPlace, build_context
 from langchain_convmem.views.edits import (
     Heard,
-    check_target,
     find_entries_until,
     find_reply,
     fork_entry,
@@ -395,9 +394,8 @@ class ConversationHistory(BaseChatMessageHistory):
             ConfigError: If the window belongs to another thread.
         """
         if not isinstance(window, SummaryWindow) or window.key != self.key:
-            raise ConfigError(
-                f"window must be one of thread {self.thread_id!r}, got {describe_value(window)}"
-            )
+            got = describe_value(window)
+            raise ConfigError(f"window must be one of thread {self.thread_id!r}, got {got}")
         pieces = self._filter_summary(text)
         now = self.entries
         added = find_applied_summary(pieces, window, now)
@@ -716,7 +714,7 @@ def fork_thread(
     Pins go along, but for those of messages that do not.
 
     What was said is copied at once or not at all; summaries follow one by one, since each names
-    what it covers by the places the copies got. A fork that was cut short can be made again.
+    what it covers by the places the copies got.
 
     Args:
         log: The log of both.
@@ -730,15 +728,15 @@ def fork_thread(
     target = ThreadKey(origin.user_id, make_ulid() if new_thread_id is None else new_thread_id)
     entries = log.entries(origin)
     kept = find_entries_until(entries, at)
-    there = log.entries(target)
-    check_target(target, there, origin)
+    if log.entries(target, last=1):
+        raise ConfigError(f"thread {target.thread_id!r} is in use; fork to one that is not")
     spoken = [entry for entry in kept if entry.role != "summary"]
     made = log.append(target, list(map(fork_entry, spoken)))
     copies = {entry.id: copy for entry, copy in zip(spoken, made, strict=True)}
     summaries = [entry for entry in kept if entry.role == "summary"]
     for summary in sorted(summaries, key=lambda entry: entry.position):
         [copies[summary.id]] = log.append(target, [fork_summary(summary, spoken, copies)])
-    log.append(target, fork_pins(entries, copies, there))
+    log.append(target, fork_pins(entries, copies))
     return target
 
 
