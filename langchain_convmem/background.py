@@ -32,24 +32,26 @@ def to_async(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Return the asynchronous form of a method: it calls that method off the event loop.
 
     In the body of a class, `aowners = to_async(owners)`. Who overrides `owners` overrides both.
-    Works for functions too.
+    Works for functions and properties, too.
     """
-    name = method.__name__
-    owner = method.__qualname__.rpartition(".")[0]
+    function: Callable[P, T] = getattr(method, "fget", method)  # of a property
+    name = function.__name__
+    owner = function.__qualname__.rpartition(".")[0]
 
-    @wraps(method, updated=())  # not that it is abstract
+    @wraps(function, updated=())  # not that it is abstract
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
         if not owner:
             return await hop(partial(method, *args, **kwargs))
         self: Any = args[0]
-        run: Callable[[], T] = partial(getattr(self, name), *args[1:], **kwargs)
+        get: Callable[[], Any] = partial(getattr, self, name)
+        run: Callable[[], T] = partial(get(), *args[1:], **kwargs) if function is method else get
         run_off_loop: Callable[[Callable[[], T]], Awaitable[T]]
         run_off_loop = getattr(self, "_run_off_loop", hop)
         return await run_off_loop(run)
 
     call.__name__ = f"a{name}"
     call.__qualname__ = f"{owner}.a{name}".lstrip(".")
-    call.__doc__ = f"Async `{name}`; blocks no event loop.\n\n{method.__doc__}"
+    call.__doc__ = f"Async `{name}`; blocks no event loop.\n\n{function.__doc__}"
     return call
 
 

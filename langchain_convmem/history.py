@@ -24,7 +24,6 @@ from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import Context, LiveReach, SummaryPlace, build_context
 from langchain_convmem.views.edits import (
     Heard,
-    check_target,
     find_entries_until,
     find_reply,
     fork_entry,
@@ -171,9 +170,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         self.log.append(self.key, self.drafting.build_all(read_messages(messages)))
 
-    async def aadd_messages(self, messages: MessagesInput) -> None:
-        """Store messages verbatim; see `add_messages`."""
-        await hop(lambda: self.add_messages(messages))
+    aadd_messages = to_async(add_messages)  # type: ignore[arg-type]  # takes more than the base's
 
     # -- what a model gets ------------------------------------------------------------------------
 
@@ -226,9 +223,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """The conversation in display order, summaries and placeholders included."""
         return list(map(self._wrap_turn, build_turns(self.entries)))
 
-    async def aturns(self) -> list[AddedTurn]:
-        """Return the conversation in display order; see `turns`."""
-        return await hop(lambda: self.turns)
+    aturns = to_async(turns)
 
     @property
     def model_turns(self) -> list[AddedTurn]:
@@ -238,9 +233,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return list(map(self._wrap_turn, build_model_turns(self.entries)))
 
-    async def amodel_turns(self) -> list[AddedTurn]:
-        """Return the turns that no summary covers, in order; see `model_turns`."""
-        return await hop(lambda: self.model_turns)
+    amodel_turns = to_async(model_turns)
 
     def _wrap_turn(self, one: Turn) -> AddedTurn:
         return AddedTurn(one.id, one.role, one.contents, one.entries, one.metadata, log=self.log)
@@ -294,9 +287,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """Empty every view; the log keeps the messages (`forget` erases them)."""
         self.log.append(self.key, plan_clear(self.entries))
 
-    async def aclear(self) -> None:
-        """Empty every view; see `clear`."""
-        await hop(self.clear)
+    aclear = to_async(clear)  # type: ignore[arg-type]  # that of the base class comes first
 
     def replace(
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
@@ -395,9 +386,8 @@ class ConversationHistory(BaseChatMessageHistory):
             ConfigError: If the window belongs to another thread.
         """
         if not isinstance(window, SummaryWindow) or window.key != self.key:
-            raise ConfigError(
-                f"window must be one of thread {self.thread_id!r}, got {describe_value(window)}"
-            )
+            got = describe_value(window)
+            raise ConfigError(f"window must be one of thread {self.thread_id!r}, got {got}")
         pieces = self._filter_summary(text)
         now = self.entries
         added = find_applied_summary(pieces, window, now)
@@ -413,9 +403,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """The latest summary that was written rather than made by rules, if any."""
         return _find_last_summary(self.entries)
 
-    async def alast_summary(self) -> Turn | None:
-        """Return the latest summary, if any; see `last_summary`."""
-        return await hop(lambda: self.last_summary)
+    alast_summary = to_async(last_summary)
 
     @property
     def summaries(self) -> list[SummaryNode]:
@@ -425,9 +413,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """
         return build_summary_tree(self.entries)
 
-    async def asummaries(self) -> list[SummaryNode]:
-        """Return the summaries that a model gets; see `summaries`."""
-        return await hop(lambda: self.summaries)
+    asummaries = to_async(summaries)
 
     def undo_summary(self) -> Turn | None:
         """Undo the latest summary: its turns, or the summary before it, are shown again.
@@ -503,9 +489,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """The pins, in the order of pinning."""
         return find_pins(self.entries)
 
-    async def apins(self) -> list[Pin]:
-        """Return the pins; see `pins`."""
-        return await hop(lambda: self.pins)
+    apins = to_async(pins)
 
     def pin(self, text: str | None = None, *, message_id: str | None = None) -> Pin:
         """Keep text unchanged in every context of the thread.
@@ -716,7 +700,7 @@ def fork_thread(
     Pins go along, but for those of messages that do not.
 
     What was said is copied at once or not at all; summaries follow one by one, since each names
-    what it covers by the places the copies got. A fork that was cut short can be made again.
+    what it covers by the places the copies got.
 
     Args:
         log: The log of both.
@@ -730,21 +714,19 @@ def fork_thread(
     target = ThreadKey(origin.user_id, make_ulid() if new_thread_id is None else new_thread_id)
     entries = log.entries(origin)
     kept = find_entries_until(entries, at)
-    there = log.entries(target)
-    check_target(target, there, origin)
+    if log.entries(target, last=1):
+        raise ConfigError(f"thread {target.thread_id!r} is in use; fork to one that is not")
     spoken = [entry for entry in kept if entry.role != "summary"]
     made = log.append(target, list(map(fork_entry, spoken)))
     copies = {entry.id: copy for entry, copy in zip(spoken, made, strict=True)}
     summaries = [entry for entry in kept if entry.role == "summary"]
     for summary in sorted(summaries, key=lambda entry: entry.position):
         [copies[summary.id]] = log.append(target, [fork_summary(summary, spoken, copies)])
-    log.append(target, fork_pins(entries, copies, there))
+    log.append(target, fork_pins(entries, copies))
     return target
 
 
 # -- The live part of a thread: what its next view needs, read without the archive before it ------
-_FURTHER = 4
-"""How many times more is read where a view shows all that was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -807,7 +789,7 @@ def read_further(log: MessageLog, thread: LiveThread, token_counter: TokenCounte
     if thread.cut_at is None:
         return read_all(log, thread)
     # A view shows less than was read where it drops reasoning, for one.
-    return read_live(log, thread.key, _FURTHER * thread.cut_at, token_counter)
+    return read_live(log, thread.key, 4 * thread.cut_at, token_counter)
 
 
 def read_all(log: MessageLog, thread: LiveThread) -> LiveThread:

@@ -119,7 +119,7 @@ class MemoryThread:
         self._until = newest[0].position if newest else 0
         context = turn.begin(asked)
         if self.is_plain:
-            return self._build_all(context.turn.entries)
+            return _build_all(context.turn.entries)
         at = context.asked
         if at is not None and context.recalled and context.recall_place == "user":
             # Templates put the parts of a message together without a space between them.
@@ -138,22 +138,13 @@ class MemoryThread:
 
         While a turn runs, the thread is as it was before.
         """
-        until = self._until
-        entries = self.memory.log.entries(self.key, until=until) if until != 0 else []
-        return self._build_all(entries)
-
-    def _build_all(self, entries: Sequence[Entry]) -> list[BaseMessage]:
-        shown = [one for one in find_live_entries(entries) if one.role != "summary"]
-        if not self.is_plain:
-            return list(map(build_message, shown))
-        # Templates may know roles that no class of LangChain has.
-        return [copy_detached(one.message, id=one.message_id) for one in shown if one.message]
+        return _build_all(self.memory.log.entries(self.key, until=self._until))
 
     def undo(self, turns: int) -> list[BaseMessage]:
         """Take back the last exchanges; see `ConversationHistory.undo`."""
         drafts, undone = plan_undo(self.memory.log.entries(self.key), turns)
         self.memory.log.append(self.key, drafts)
-        return self._build_all(undone)
+        return _build_all(undone)
 
     def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
         """Cut a reply to what was heard of it; see `ConversationHistory.cut_reply`."""
@@ -176,3 +167,9 @@ class MemoryThread:
         if said:
             key = fork_thread(self.memory.log, self.key, said[-1].id, key.thread_id)
         return replace(self, key=key)
+
+
+def _build_all(entries: Sequence[Entry]) -> list[BaseMessage]:
+    """Return copies of messages as they are: templates may know roles that no class has."""
+    said = [one for one in find_live_entries(entries) if one.role != "summary"]
+    return [copy_detached(one.message, id=one.message_id) for one in said if one.message]

@@ -18,20 +18,8 @@ NAMESPACE = "memory"
 """Where a call sets options: `configurable={"memory": {"recall": False}}`."""
 _WHERE = f"configurable[{NAMESPACE!r}]"
 
-_OWN_NAMES = ("recall", "remember", "recall_tokens", "recall_k")
-"""Options that a call might set beside the namespace by mistake."""
-
-
-_LEAST = {
-    "recall_tokens": 1,
-    "recall_k": 1,
-    "history_tokens": 0,
-    "context_tokens": 1,
-    "reserved_tokens": 0,
-    "profile_tokens": 0,
-}
-"""The least that options of numbers may be."""
-
+_COUNTS = ("recall_tokens", "recall_k", "context_tokens")
+_COUNTS_FROM_ZERO = ("history_tokens", "reserved_tokens", "profile_tokens")
 
 RecallPlace: TypeAlias = Literal["user", "system"]
 """Where recalled lines stand: in what the user says, or in the system message."""
@@ -87,9 +75,9 @@ class TurnOptions:
                 raise _make_error(name, getattr(self, name), "True or False")
         if self.recall_place not in get_args(RecallPlace):
             raise _make_error("recall_place", self.recall_place, "'user' or 'system'")
-        for name, least in _LEAST.items():
+        for name in (*_COUNTS, *_COUNTS_FROM_ZERO):
             if name == "reserved_tokens" or getattr(self, name) is not None:
-                check_count(name, getattr(self, name), least)
+                check_count(name, getattr(self, name), 1 if name in _COUNTS else 0)
         if self.context_tokens is not None and self.reserved_tokens >= self.context_tokens:
             wanted = f"less than context_tokens={self.context_tokens}"
             raise _make_error("reserved_tokens", self.reserved_tokens, wanted)
@@ -130,7 +118,7 @@ class TurnOptions:
         Raises:
             ConfigError: If an option is unknown, of the wrong type, or in the wrong place.
         """
-        for name in _OWN_NAMES:
+        for name in ("recall", "remember", "recall_tokens", "recall_k"):
             if configurable.get(name) not in (None, getattr(self, name)):
                 place = f'{{"{NAMESPACE}": {{"{name}": {describe_value(configurable[name])}}}}}'
                 raise ConfigError(

@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ConversationError, InvalidMessageError
-from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
+from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason
 from langchain_convmem.views.codec import get_role, make_draft, redraft
 from langchain_convmem.views.content import drop_compactions, find_compactions
 from langchain_convmem.views.live import (
@@ -418,19 +418,6 @@ def find_entries_until(entries: Sequence[Entry], at: str | Turn | None) -> list[
         at = at.entries[-1].id
     last = find_entry(live, at)
     return live[: live.index(last) + 1]
-
-
-def check_target(key: ThreadKey, entries: Sequence[Entry], origin: ThreadKey) -> None:
-    """Refuse to mix a fork with another conversation; a fork that was cut short may go on.
-
-    Raises:
-        ConfigError: If the thread holds anything that is not a copy from `origin`.
-    """
-    for entry in entries:
-        known = entry.metadata.aux.get(FORKED_FROM)
-        if not isinstance(known, Mapping) or known.get("thread_id") != origin.thread_id:
-            msg = f"thread {key.thread_id!r} is in use; fork to one that is not"
-            raise ConfigError(msg)
 
 
 def fork_entry(entry: Entry) -> Draft:

@@ -865,23 +865,19 @@ def plan_unpin(entries: Sequence[Entry], pin: Pin | str) -> list[Draft]:
 
 
 # -- Forks ----------------------------------------------------------------------------------------
-def fork_pins(
-    entries: Sequence[Entry], copies: Mapping[str, Entry], there: Iterable[Entry]
-) -> list[Draft]:
+def fork_pins(entries: Sequence[Entry], copies: Mapping[str, Entry]) -> list[Draft]:
     """Return the pins of a thread for a fork of it: all but those of messages that do not go along.
 
     Args:
         entries: The thread's entries.
         copies: The copies of messages and summaries, by the id of what they are copies of.
-        there: What the fork holds already, if it was cut short.
     """
-    done = {entry.metadata.aux.get(FORKED_FROM, {}).get("entry_id") for entry in there}
     said = [one for one in entries if one.control is None and one.role != "summary"]
     left = {one.message_id for one in said} - {one.message_id for one in said if one.id in copies}
     return [
         _make_draft(entry.contents, add_origin(entry))
         for entry in find_pin_entries(entries)
-        if entry.id not in done and read_pin(entry).message_id not in left
+        if read_pin(entry).message_id not in left
     ]
 
 

@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messag
 from summaries import bare_texts
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.errors import ConfigError
 
 
 def texts(maps):
@@ -179,28 +179,6 @@ def test_a_thread_in_use_is_not_forked_into(forking, history, say):
         with pytest.raises(ConfigError, match="in use"):
             forking.fork("t1", new_thread_id=taken, user_id="ana")
     assert len(history.entries) == 2
-
-
-def test_a_fork_that_was_cut_short_can_be_made_again(forking, history, say, monkeypatch, shape_of):
-    say("a", "b", "c")
-    history.add_summary("S", history.summary_window())
-    append = forking.log.append
-    calls = []
-
-    def fail_once(key, drafts, **options):
-        calls.append(key)
-        if len(calls) == 2:
-            raise LogUnavailableError("gone for a moment")
-        return append(key, drafts, **options)
-
-    monkeypatch.setattr(forking.log, "append", fail_once)
-    with pytest.raises(LogUnavailableError):
-        forking.fork("t1", new_thread_id="t2", user_id="ana")
-    cut = forking.history("t2", user_id="ana")
-    assert shape_of(cut) == ["a", "b", "c"]
-    fork = forking.fork("t1", new_thread_id="t2", user_id="ana")
-    assert shape_of(fork) == ["a", "b", "S", "c"]
-    assert len(fork.entries) == 4
 
 
 @pytest.mark.parametrize("sink", ["", None, 7])
