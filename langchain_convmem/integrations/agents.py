@@ -25,11 +25,9 @@ from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     BegunTurn,
     TurnNote,
-    find_exchange,
     name_messages,
 )
-from langchain_convmem.turns.turn import check_question, mark_unstored
-from langchain_convmem.views.codec import get_role
+from langchain_convmem.turns.turn import check_question
 from langchain_convmem.views.context import merge_messages
 from langchain_convmem.views.providers import ModelFacts, Provider, find_provider
 
@@ -147,8 +145,6 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         if held:
             check_question(held[-1])
         messages = name_messages(held, run.sync.context)
-        if not run.options.remember:
-            messages = _mark_question(messages)
         begun = run.begin(messages, state.get(NOTE_KEY), self.keep_state)
         if begun.note is None:
             return None
@@ -281,13 +277,6 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 def _find_turn(state: Any, run: StateRun) -> BegunTurn:
     """Return the turn under way, also where the run went past the hook that notes it."""
     return run.sync.find_turn(state["messages"], state.get(NOTE_KEY))
-
-
-def _mark_question(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages with what the user says now marked as not to be stored."""
-    start = find_exchange(messages)
-    said = [mark_unstored(one) if get_role(one) == "user" else one for one in messages[start:]]
-    return [*messages[:start], *said]
 
 
 # -- What its tools return ------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from langchain_convmem.turns.state_sync import (
     TurnNote,
     name_messages,
 )
-from langchain_convmem.turns.turn import check_question, mark_unstored
+from langchain_convmem.turns.turn import check_question
 from langchain_convmem.turns.view import ModelContext
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.providers import Provider
@@ -396,9 +396,6 @@ class NodeRun:
             raise ConfigError(msg)
         check_question(messages[-1])
         nodes.memory.check_call(run.options)
-        if not run.options.remember:
-            said = self._mark_unstored()
-            return {NOTE_KEY: None, **({"messages": said} if said else {})}
         begun = run.begin(messages, self.note, nodes.keep_state)
         if begun.note is not None and not (nodes.follow_edits and nodes.keep_state == "all"):
             begun.note["held"] = []
@@ -464,15 +461,6 @@ class NodeRun:
         if self.base.options.remember:
             begun = sync.find_turn(self.messages, self.note)
         return begun, sync.catch_up(begun.messages, begun.note)
-
-    def _mark_unstored(self) -> list[BaseMessage]:
-        """Return what the state has new, marked: the next call would store it else."""
-        if self.base.sync.context.is_sent:
-            return []
-        said = self.base.sync.catch_up(self.messages, None).messages
-        found = self.nodes.memory.log.find(self.base.key, [str(one.id) for one in said])
-        known = {entry.message_id for entry in found}
-        return [mark_unstored(one) for one in said if one.id not in known]
 
     @cached_property
     def messages(self) -> list[BaseMessage]:

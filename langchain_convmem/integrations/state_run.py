@@ -24,11 +24,12 @@ from langchain_convmem.turns.state_sync import (
     SyncedTurn,
     TurnNote,
     find_aside,
+    find_exchange,
     find_start,
     is_stand_in,
 )
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import measure_times
+from langchain_convmem.turns.turn import mark_unstored, measure_times
 from langchain_convmem.turns.view import (
     SPOKEN,
     ModelContext,
@@ -37,7 +38,7 @@ from langchain_convmem.turns.view import (
     make_entry,
     place_turn,
 )
-from langchain_convmem.views.codec import get_text_pieces
+from langchain_convmem.views.codec import get_role, get_text_pieces
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.providers import Provider, resolve_provider
 
@@ -119,6 +120,8 @@ class StateRun:
         self, messages: Sequence[BaseMessage], note: TurnNote | None, keep_state: KeepState
     ) -> BegunTurn:
         """Store what the state has new, and return the turn that begins; see `StateSync.begin`."""
+        if not self.options.remember:
+            messages = _mark_question(messages)
         begun = self.sync.begin(messages, note)
         if keep_state == "turn" and not self.sync.context.is_stateless:
             return replace(begun, messages=begun.messages[find_start(begun.messages, begun.note) :])
@@ -201,6 +204,13 @@ class ModelCall:
         if said := self.heard.collect_broken():
             timing = measure_times(self.started_ms, self.heard.first_token_ms)
             run.sync.store_reply(self.turn, said, timing, is_cut=True)
+
+
+def _mark_question(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages with what the user says now marked as not to be stored."""
+    start = find_exchange(messages)
+    said = [mark_unstored(one) if get_role(one) == "user" else one for one in messages[start:]]
+    return [*messages[:start], *said]
 
 
 def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
