@@ -124,8 +124,9 @@ class Turn:
 
             def locate(entries: Sequence[Entry]) -> TurnEntries:
                 turn = place_turn(entries, asked, own)
-                before = merge_entries(turn.before, earlier)
-                return replace(turn, before=before).add_aside(aside)
+                if earlier:
+                    turn = replace(turn, before=merge_entries(turn.before, earlier))
+                return turn.add_aside(aside)
 
             # What is searched for is what is stored of what the user says.
             query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))

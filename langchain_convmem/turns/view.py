@@ -133,8 +133,7 @@ class TurnView:
             messages = join_system(view.messages, format_items(known), source=PROFILE_SOURCE)
             view = replace(view, messages=messages)
         asked = _find_asked(view, turn.own)
-        place = self.options.recall_place
-        return ModelContext(thread, turn, view, asked, self.shape, place)
+        return ModelContext(thread, turn, view, asked, self.shape, self.options.recall_place)
 
     def _fit(self, thread: LiveThread, turn: TurnEntries, known: int) -> Context | None:
         """Return the view of the thread and the turn, with room for what is known of the user.
@@ -421,7 +420,7 @@ class TurnEntries:
 
         System messages stand at the top, others right before what the user says.
         """
-        if not self.own:
+        if not (messages and self.own):
             return self
         asked, top, before = self.own[0], list[Entry](), list(self.before)
         for one in messages:
@@ -467,10 +466,11 @@ def place_turn(entries: Sequence[Entry], asked: Entry | None, own: Sequence[Entr
         asked: What the user said, if the log has it.
         own: What the model sees of the turn.
     """
-    if asked is None:
-        return TurnEntries(entries, own, entries[-1].position + 1 if entries else 1)
-    places = [entry.position for entry in entries if entry.turn_id == asked.turn_id]
-    start = min([asked.position, *places])
+    last = entries[-1].position if entries else 0
+    places = [entry.position for entry in entries if asked and entry.turn_id == asked.turn_id]
+    start = min([last + 1 if asked is None else asked.position, *places])
+    if start > last:
+        return TurnEntries(entries, own, start)
     begun = {entry.turn_id for entry in entries if entry.position < start}
 
     def is_earlier(entry: Entry) -> bool:
