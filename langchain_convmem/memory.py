@@ -97,9 +97,8 @@ class ConversationMemory:
         self._options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         check_count("profile_tokens", profile_tokens, 0)
         if not isinstance(log, MessageLog):
-            raise ConfigError(
-                f"log must be a MessageLog, got {describe_value(log)}; use open(path)"
-            )
+            way = "ConversationMemory.open(path) opens one"
+            raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}; {way}")
         drafting, counter = DraftBuilder(before_write), read_counter(token_counter)
         turns = TurnMemory(log, drafting, counter, profile_tokens)
         turns.set_recall(recall, embeddings=embeddings, settings=settings, rewriter=rewriter)

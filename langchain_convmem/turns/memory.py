@@ -54,14 +54,6 @@ _PROFILE_SHARE = 0.25
 _logger = logging.getLogger("langchain_convmem")
 
 
-def find_place(log: MessageLog) -> Hashable:
-    """Return the identity of a log in this process; handles of one file are one log.
-
-    Caches hold it longer than the log lives, and no later log may be taken for that one.
-    """
-    return getattr(log, "path", None) or ref(log)
-
-
 @dataclass(eq=False)
 class TurnMemory:
     """A memory as a turn sees it: what a `ConversationMemory` is made of.
@@ -79,7 +71,7 @@ class TurnMemory:
         profiler: Proposes items of profiles; None where rules alone do.
         active_turns: The turns under way: who closes the memory waits for them.
         count_text: What counts the tokens of a text.
-        log_place: Identifies the log in this process.
+        log_place: Identifies the log in this process; handles of one file are one log.
         owns_recall: Whether no recall was given: this one ends with the memory.
     """
 
@@ -96,7 +88,8 @@ class TurnMemory:
     def __post_init__(self) -> None:
         """Find out once where the log is, and what counts texts."""
         self.count_text = get_text_counter(self.token_counter)
-        self.log_place = find_place(self.log)
+        # Caches hold it longer than the log lives, and no later log may be taken for that one.
+        self.log_place: Hashable = getattr(self.log, "path", None) or ref(self.log)
         self._lock = make_lock()
         self.owns_recall = True
         self._is_foreground = self._waits_for_model = False

@@ -4,10 +4,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables.config import ensure_config
 from scripted_chat import ScriptedChatModel, texts
 
-from langchain_convmem import InMemoryLog
+from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chains import ChainShape
-from langchain_convmem.turns.memory import find_place, get_turn_memory
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import Turn
@@ -19,7 +19,9 @@ ASKED = HumanMessage("How warm is it?")
 def test_no_log_is_taken_for_an_earlier_one_that_is_gone():
     places = set()
     for _ in range(50):
-        places.add(find_place(InMemoryLog()))
+        memory = ConversationMemory(InMemoryLog())
+        places.add(get_turn_memory(memory).log_place)
+        del memory
         gc.collect()
     assert len(places) == 50
 
