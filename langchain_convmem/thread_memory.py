@@ -57,9 +57,8 @@ class MemoryThread:
         log, drafting, counter = InMemoryLog(), DraftBuilder(None), read_counter(None)
         memory, key = TurnMemory(log, drafting, counter), ThreadKey(None, make_ulid())
         log.append(key, drafting.build_all(messages))
-        return cls(
-            memory, key, TurnOptions(recall=False), ChainShape(None, "strict"), is_plain=True
-        )
+        options, shape = TurnOptions(recall=False), ChainShape(None, "strict")
+        return cls(memory, key, options, shape, is_plain=True)
 
     def __repr__(self) -> str:
         return f"thread {self.key.thread_id!r}"
