@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -27,6 +28,9 @@ from langchain_convmem.views.messages import (
     copy_detached,
     read_counter,
 )
+
+OnShown: TypeAlias = Callable[[BaseMessage, BaseMessage], None]
+"""Gets a message as the thread will show it, and as the model sees it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,9 +61,8 @@ class MemoryThread:
         log, drafting, counter = InMemoryLog(), DraftBuilder(None), read_counter(None)
         memory, key = TurnMemory(log, drafting, counter), ThreadKey(None, make_ulid())
         log.append(key, drafting.build_all(messages))
-        return cls(
-            memory, key, TurnOptions(recall=False), ChainShape(None, "strict"), is_plain=True
-        )
+        options, shape = TurnOptions(recall=False), ChainShape(None, "strict")
+        return cls(memory, key, options, shape, is_plain=True)
 
     def __repr__(self) -> str:
         return f"thread {self.key.thread_id!r}"
@@ -99,19 +102,13 @@ class MemoryThread:
 
         return self.make_turn().make_view().read_view(locate).view.messages
 
-    def begin(
-        self,
-        turn: Turn,
-        asked: Sequence[BaseMessage],
-        remember: Callable[[BaseMessage, BaseMessage], None],
-    ) -> list[BaseMessage]:
+    def begin(self, turn: Turn, asked: Sequence[BaseMessage], note: OnShown) -> list[BaseMessage]:
         """Store what is said, and return what the model sees; until the end, no reader sees it.
 
         Args:
             turn: The turn.
             asked: What is said.
-            remember: Gets the user's message as the thread will show it, and as the model sees it,
-                if recalled lines are in it.
+            note: Called if recalled lines are in what the user says.
         """
         for message in asked:
             check_question(message)
@@ -124,7 +121,7 @@ class MemoryThread:
         if at is not None and context.recalled and context.recall_place == "user":
             # Templates put the parts of a message together without a space between them.
             context = replace(context, recalled=f"{context.recalled}\n\n")
-            remember(build_message(context.turn.own[0]), context.given[at])
+            note(build_message(context.turn.own[0]), context.given[at])
         return context.given
 
     def finish(self) -> None:
