@@ -20,32 +20,11 @@ from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageErr
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import TIMINGS, Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.views import edits, live, summaries
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.context import Context, LiveReach, SummaryPlace, build_context
-from langchain_convmem.views.edits import (
-    Heard,
-    find_entries_until,
-    find_reply,
-    fork_entry,
-    fork_summary,
-    plan_clear,
-    plan_cut,
-    plan_redo,
-    plan_replace,
-    plan_undo,
-)
-from langchain_convmem.views.live import (
-    ExportCursor,
-    Turn,
-    build_model_turns,
-    build_turns,
-    export_maps,
-    find_live_entries,
-    find_live_summary,
-    format_text_table,
-    make_turn,
-    split_runs,
-)
+from langchain_convmem.views.edits import Heard
+from langchain_convmem.views.live import ExportCursor, Turn
 from langchain_convmem.views.messages import (
     DraftBuilder,
     MessagesInput,
@@ -56,25 +35,7 @@ from langchain_convmem.views.messages import (
     read_messages,
 )
 from langchain_convmem.views.providers import Provider
-from langchain_convmem.views.summaries import (
-    Pin,
-    SummaryNode,
-    SummaryWindow,
-    build_summary_tree,
-    check_pieces,
-    draft_pin,
-    draft_summary,
-    find_applied_summary,
-    find_pin_source,
-    find_pinned_text,
-    find_pins,
-    find_summary_window,
-    fork_pins,
-    plan_edit_summary,
-    plan_undo_summary,
-    plan_unpin,
-    read_pin,
-)
+from langchain_convmem.views.summaries import Pin, SummaryNode, SummaryWindow
 from langchain_convmem.views.tool_calls import drop_open_notes
 
 _ROLES = ("user", "human", "assistant", "ai", "system")
@@ -221,7 +182,7 @@ class ConversationHistory(BaseChatMessageHistory):
     @property
     def turns(self) -> list[AddedTurn]:
         """The conversation in display order, summaries and placeholders included."""
-        return list(map(self._wrap_turn, build_turns(self.entries)))
+        return list(map(self._wrap_turn, live.build_turns(self.entries)))
 
     aturns = to_async(turns)
 
@@ -231,7 +192,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
         Summaries are left out. If the assistant would speak first, there is a placeholder before.
         """
-        return list(map(self._wrap_turn, build_model_turns(self.entries)))
+        return list(map(self._wrap_turn, live.build_model_turns(self.entries)))
 
     amodel_turns = to_async(model_turns)
 
@@ -240,10 +201,10 @@ class ConversationHistory(BaseChatMessageHistory):
 
     def _find_turn(self, added: Entry, entries: Sequence[Entry] | None = None) -> AddedTurn:
         """Return the turn that holds an entry, among all or some of the thread's entries."""
-        shown = build_turns(self.entries if entries is None else entries)
+        shown = live.build_turns(self.entries if entries is None else entries)
         # Another process may have cleared or forgotten it already; it was added all the same.
         holders = (turn for turn in shown if added in turn.entries)
-        return self._wrap_turn(next(holders, None) or make_turn([added]))
+        return self._wrap_turn(next(holders, None) or live.make_turn([added]))
 
     @property
     def entries(self) -> list[Entry]:
@@ -267,9 +228,9 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             ConfigError: If `exchanges` is not at least 1.
         """
-        drafts, undone = plan_undo(self.entries, exchanges)
+        drafts, undone = edits.plan_undo(self.entries, exchanges)
         self.log.append(self.key, drafts)
-        return [make_turn(parts) for parts in split_runs(undone)]
+        return [live.make_turn(parts) for parts in live.split_runs(undone)]
 
     aundo = to_async(undo)
 
@@ -279,13 +240,13 @@ class ConversationHistory(BaseChatMessageHistory):
         Returns:
             Whether anything was restored; nothing is if a message was added since.
         """
-        return bool(self.log.append(self.key, plan_redo(self.entries)))
+        return bool(self.log.append(self.key, edits.plan_redo(self.entries)))
 
     aredo = to_async(redo)
 
     def clear(self) -> None:
         """Empty every view; the log keeps the messages (`forget` erases them)."""
-        self.log.append(self.key, plan_clear(self.entries))
+        self.log.append(self.key, edits.plan_clear(self.entries))
 
     aclear = to_async(clear)  # type: ignore[arg-type]  # that of the base class comes first
 
@@ -311,12 +272,12 @@ class ConversationHistory(BaseChatMessageHistory):
                 stores nothing of the new message; nothing is written.
         """
         entries = self.entries
-        *edits, draft = plan_replace(entries, message_id, message, keep_later=keep_later)
+        *gone, draft = edits.plan_replace(entries, message_id, message, keep_later=keep_later)
         kept = self.drafting.filter_draft(draft)
         if kept is None:
             msg = f"before_write stores nothing of the new message; {message_id!r} stays as it is"
             raise InvalidMessageError(msg)
-        added = self.log.append(self.key, [*edits, kept])
+        added = self.log.append(self.key, [*gone, kept])
         return self._find_turn(added[-1])
 
     areplace = to_async(replace)
@@ -355,7 +316,7 @@ class ConversationHistory(BaseChatMessageHistory):
         is left out, and so are placeholders and system messages. It is empty if there is nothing
         new. Taking a window changes nothing.
         """
-        return find_summary_window(self.key, self.entries)
+        return summaries.find_summary_window(self.key, self.entries)
 
     asummary_window = to_async(summary_window)
 
@@ -390,9 +351,11 @@ class ConversationHistory(BaseChatMessageHistory):
             raise ConfigError(f"window must be one of thread {self.thread_id!r}, got {got}")
         pieces = self._filter_summary(text)
         now = self.entries
-        added = find_applied_summary(pieces, window, now)
+        added = summaries.find_applied_summary(pieces, window, now)
         if added is None:
-            draft = draft_summary(pieces, window, now, model=model, prompt_version=prompt_version)
+            draft = summaries.draft_summary(
+                pieces, window, now, model=model, prompt_version=prompt_version
+            )
             added = self._append_about({*window.entry_ids, *window.summary_ids}, draft)
         return self._find_turn(added)
 
@@ -411,7 +374,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
         They are in thread order. Every entry is covered by one of them or shown.
         """
-        return build_summary_tree(self.entries)
+        return summaries.build_summary_tree(self.entries)
 
     asummaries = to_async(summaries)
 
@@ -427,7 +390,7 @@ class ConversationHistory(BaseChatMessageHistory):
             The undone summary; None if there was none.
         """
         entries = self.entries
-        self.log.append(self.key, plan_undo_summary(entries))
+        self.log.append(self.key, summaries.plan_undo_summary(entries))
         return _find_last_summary(entries)
 
     aundo_summary = to_async(undo_summary)
@@ -453,14 +416,16 @@ class ConversationHistory(BaseChatMessageHistory):
                 nothing is written.
             StaleWindowError: If the summary was forgotten meanwhile; nothing is written.
         """
-        old, draft = plan_edit_summary(self.entries, self._filter_summary(text), summary_id)
+        old, draft = summaries.plan_edit_summary(
+            self.entries, self._filter_summary(text), summary_id
+        )
         return self._find_turn(self._append_about({old.id}, draft))
 
     aedit_summary = to_async(edit_summary)
 
     def _filter_summary(self, text: str | Sequence[str]) -> tuple[str, ...]:
         """Return the pieces of a summary as the write hook leaves them."""
-        pieces = self.drafting.filter_pieces(check_pieces(text, what="a summary"))
+        pieces = self.drafting.filter_pieces(summaries.check_pieces(text, what="a summary"))
         if pieces is None:
             raise InvalidMessageError("before_write stores nothing of the summary; none was added")
         return pieces
@@ -487,7 +452,7 @@ class ConversationHistory(BaseChatMessageHistory):
     @property
     def pins(self) -> list[Pin]:
         """The pins, in the order of pinning."""
-        return find_pins(self.entries)
+        return summaries.find_pins(self.entries)
 
     apins = to_async(pins)
 
@@ -514,17 +479,17 @@ class ConversationHistory(BaseChatMessageHistory):
             StaleWindowError: If the message was forgotten meanwhile; nothing is pinned.
         """
         entries = self.entries
-        words = self.drafting.filter_pieces([find_pinned_text(entries, text, message_id)])
+        words = self.drafting.filter_pieces([summaries.find_pinned_text(entries, text, message_id)])
         if not words:
             raise InvalidMessageError("before_write stores nothing of the words; none were pinned")
-        source = find_pin_source(entries, words[0], message_id)
-        known = find_pins(entries)
-        draft = draft_pin(words[0], source, known)
+        source = summaries.find_pin_source(entries, words[0], message_id)
+        known = summaries.find_pins(entries)
+        draft = summaries.draft_pin(words[0], source, known)
         name, told = (None, set[str]()) if source is None else (source.message_id, {source.id})
         for pin in known:
             if (pin.text, pin.message_id) == (words[0], name):
                 return pin
-        return read_pin(self._append_about(told, draft))
+        return summaries.read_pin(self._append_about(told, draft))
 
     apin = to_async(pin)
 
@@ -540,7 +505,7 @@ class ConversationHistory(BaseChatMessageHistory):
         Raises:
             ConfigError: If it is neither a pin nor text.
         """
-        return bool(self.log.append(self.key, plan_unpin(self.entries, pin)))
+        return bool(self.log.append(self.key, summaries.plan_unpin(self.entries, pin)))
 
     aunpin = to_async(unpin)
 
@@ -574,7 +539,7 @@ class ConversationHistory(BaseChatMessageHistory):
             ConfigError: If `sink` is empty, or the log cannot store cursors.
         """
         if not incremental:
-            return export_maps(self.entries, ExportCursor(), exclude_last=exclude_last)[0]
+            return live.export_maps(self.entries, ExportCursor(), exclude_last=exclude_last)[0]
         if not isinstance(sink, str) or not sink:
             raise ConfigError(f"sink must be a non-empty string, got {sink!r}")
         name = f"export:{sink}"
@@ -583,7 +548,7 @@ class ConversationHistory(BaseChatMessageHistory):
             document = self.log.get_state(self.key, name)
             before = ExportCursor(**(document.value if document else {}))
             version = None if document is None else document.version
-            maps, after = export_maps(self.entries, before, exclude_last=exclude_last)
+            maps, after = live.export_maps(self.entries, before, exclude_last=exclude_last)
             is_known = after == before
             if is_known or self.log.set_state(self.key, name, asdict(after), expected=version):
                 return maps
@@ -592,7 +557,7 @@ class ConversationHistory(BaseChatMessageHistory):
 
     def __str__(self) -> str:
         """Return the conversation as text, one line per turn."""
-        return format_text_table(self.entries)
+        return live.format_text_table(self.entries)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's
         printer.text(str(self))
@@ -603,13 +568,15 @@ def _make_text_message(role: str | Enum, contents: str | Sequence[str]) -> BaseM
     if name not in _ROLES:
         msg = f"role must be one of {', '.join(_ROLES)}; got {describe_value(name)}"
         raise InvalidMessageError(msg)
-    [message] = read_messages([(str(name), make_content(check_pieces(contents, what="contents")))])
+    [message] = read_messages(
+        [(str(name), make_content(summaries.check_pieces(contents, what="contents")))]
+    )
     return message
 
 
 def _find_last_summary(entries: Sequence[Entry]) -> Turn | None:
-    summary = find_live_summary(find_live_entries(entries))
-    return None if summary is None else make_turn([summary])
+    summary = live.find_live_summary(live.find_live_entries(entries))
+    return None if summary is None else live.make_turn([summary])
 
 
 # -- A turn whose metadata can be extended, durably -----------------------------------------------
@@ -683,8 +650,8 @@ def cut_reply(
         kept = drafting.apply_hook(AIMessage(heard))  # the words as the log holds them
         heard = heard if kept is None else str(kept.text)
     entries = log.entries(key)
-    reply = find_reply(entries, message_id)
-    drafts = plan_cut(entries, reply, heard)
+    reply = edits.find_reply(entries, message_id)
+    drafts = edits.plan_cut(entries, reply, heard)
     if not drafts:
         return reply
     added = log.append(key, drafts)
@@ -713,16 +680,16 @@ def fork_thread(
     """
     target = ThreadKey(origin.user_id, make_ulid() if new_thread_id is None else new_thread_id)
     entries = log.entries(origin)
-    kept = find_entries_until(entries, at)
+    kept = edits.find_entries_until(entries, at)
     if log.entries(target, last=1):
         raise ConfigError(f"thread {target.thread_id!r} is in use; fork to one that is not")
     spoken = [entry for entry in kept if entry.role != "summary"]
-    made = log.append(target, list(map(fork_entry, spoken)))
+    made = log.append(target, list(map(edits.fork_entry, spoken)))
     copies = {entry.id: copy for entry, copy in zip(spoken, made, strict=True)}
-    summaries = [entry for entry in kept if entry.role == "summary"]
-    for summary in sorted(summaries, key=lambda entry: entry.position):
-        [copies[summary.id]] = log.append(target, [fork_summary(summary, spoken, copies)])
-    log.append(target, fork_pins(entries, copies))
+    told = [entry for entry in kept if entry.role == "summary"]
+    for summary in sorted(told, key=lambda entry: entry.position):
+        [copies[summary.id]] = log.append(target, [edits.fork_summary(summary, spoken, copies)])
+    log.append(target, summaries.fork_pins(entries, copies))
     return target
 
 
