@@ -15,11 +15,11 @@ from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.node_context import NodeContext
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.replies import PartialReplyHandler
 from langchain_convmem.turns.state_sync import (
     BegunTurn,
+    NodeContext,
     StateSync,
     SyncedTurn,
     TurnNote,

@@ -15,15 +15,15 @@ from typing import Any, Final, TypeAlias
 from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import has_same_payload
-from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.node_context import NodeContext, is_of_a_state
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import join_thread, name_result
@@ -34,6 +34,11 @@ from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
 
+_AUX = "provenance"
+_CHECKPOINTER = "__pregel_checkpointer"
+"""Under which LangGraph tells a node what keeps its state from run to run."""
+_SCRATCHPAD = "__pregel_scratchpad"
+"""Under which LangGraph tells a node at which step its run stops at the latest."""
 _BEYOND = 2**32
 """A position after all that a log holds."""
 NOTHING_ASKED: Final = (
@@ -45,6 +50,75 @@ _MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[45][0-9a-f]{3}-[0-9a-f]{4}-[0-9
 """Ids that say nothing: UUIDs such as LangGraph's, and those of `name_messages`."""
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
+
+
+# -- Where in the run of a graph a node stands -----------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """One execution of a node of a graph.
+
+    Attributes:
+        key: The thread of the log.
+        step: The checkpoint of the outermost graph that its step began with.
+        task: What LangGraph calls this execution, with the nodes around it: the same when it is
+            retried or resumed, and another in a new run.
+        since: The checkpoint that the run starts from, if one was given.
+        is_sent: Whether a `Send` brought the node its state.
+        is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
+        run: A number that is the same in all nodes of a run, and another in the next one of the
+            same state; None if LangGraph does not provide it.
+    """
+
+    key: ThreadKey
+    step: str
+    task: str
+    since: str | None = None
+    is_sent: bool = False
+    is_stateless: bool = False
+    run: int | None = None
+
+    @classmethod
+    def read(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
+        """Read a node's config."""
+        configurable = config.get("configurable", {})
+        metadata = config.get("metadata", {})
+        return cls(
+            key=key,
+            step=(configurable.get("checkpoint_map") or {}).get("") or "",
+            task=metadata.get("langgraph_checkpoint_ns") or make_ulid(),
+            since=metadata.get("checkpoint_id"),
+            is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
+            is_stateless=configurable.get(_CHECKPOINTER, ...) is None,
+            run=getattr(configurable.get(_SCRATCHPAD), "stop", None),
+        )
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the graph runs within a node of another one."""
+        return "|" in self.task
+
+    def replaces(self, entry: Entry) -> bool:
+        """Return whether an entry of the turn that the state lacks is of an earlier attempt.
+
+        What a branch beside this one says in the same step is not.
+        """
+        step, task = entry.metadata.aux.get(_AUX, (self.step, ""))
+        return bool(task == self.task or step != self.step)
+
+    def make_metadata(self) -> Metadata:
+        """Return the metadata of an entry that this node stores."""
+        return Metadata(aux={_AUX: [self.step, self.task]})
+
+    def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
+        """Return the control entry that takes entries out of the views; nothing for none."""
+        control = Control(tuple(ids), reason)
+        draft = Draft(role="control", control=control, metadata=self.make_metadata())
+        return [draft] if ids else []
+
+
+def _is_of_a_state(entry: Entry) -> bool:
+    """Return whether an entry was stored for a state."""
+    return _AUX in entry.metadata.aux
 
 
 # -- A turn of a state ----------------------------------------------------------------------------
@@ -198,7 +272,7 @@ def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
     A message of the log's own that is newer than what the state says is an edit of it.
     """
     body, said = encode_body(draft), versions
-    if versions and is_of_a_state(versions[-1]):
+    if versions and _is_of_a_state(versions[-1]):
         said = versions[-1:]
     return any(has_same_payload(encode_body(redraft(one)), body) for one in said)
 
@@ -415,7 +489,7 @@ class StateSync:
         lifted = [
             one.id
             for one in diff.entries
-            if one.control is not None and one.id not in diff.dead and is_of_a_state(one)
+            if one.control is not None and one.id not in diff.dead and _is_of_a_state(one)
             if not own.isdisjoint(one.control.retracts)
         ]
         live = find_live_entries([one for one in diff.entries if one.id not in lifted])
