@@ -492,30 +492,26 @@ def _list_new(
         forms: What the thread stores of them.
     """
     ids = {name for entry in entries for name in (entry.message_id, entry.id)}
-    is_over = anchor is not None and anchor not in live
-    if anchor is not None and not is_over:
-        later = takewhile(lambda one: one.role != "user", live[live.index(anchor) + 1 :])
-        is_over = any(map(_is_last_word, later))
-    there = set().union(*[_mark(entry.message) for entry in entries]) if not is_over else set()
-    new: list[BaseMessage] = []
-    is_reply = True
+    later = live[live.index(anchor) + 1 :] if anchor in live else ()
+    replies = takewhile(lambda one: one.role != "user", later)
+    is_over = anchor is not None and (anchor not in live or any(map(_is_last_word, replies)))
+    there = set[Any]().union(*[_mark(entry.message) for entry in entries])
+    new, is_reply = list[BaseMessage](), True
     for message, form in zip(said, forms, strict=True):
         is_reply = is_reply and get_role(message) != "user"
         if form is None or (message.id in ids and message is not said[-1]):
             continue
-        if not is_reply or not (is_over or _mark(form) <= there):
+        marks = _mark(form)
+        if not is_reply or not (is_over or (marks and marks <= there)):
             new.append(message)
     return new
 
 
 def _mark(message: BaseMessage | None) -> set[tuple[str, str | None]]:
-    """Return what a reply, calls, or a result are known by in a turn."""
-    if message is None:
-        return set()
+    """Return what calls or a result are known by in a turn; a reply without calls ends it."""
     if isinstance(message, ToolMessage):
         return {("result", message.tool_call_id)}
-    calls = {("call", call["id"]) for call in find_calls(message)}
-    return calls or {(get_role(message), _fold(message))}
+    return {("call", call["id"]) for call in find_calls(message)}
 
 
 def _fold(message: BaseMessage | None) -> str:
