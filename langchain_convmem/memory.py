@@ -19,10 +19,10 @@ from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import ThreadKey, find_owner, read_id
 from langchain_convmem.titles import check_title, list_threads, list_titles, update_thread
-from langchain_convmem.turns import forgetting
+from langchain_convmem.turns import whole_threads
 from langchain_convmem.turns.memory import OnSummary, SummarizeWhen, TurnMemory
 from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_count
-from langchain_convmem.turns.stats import ThreadStats, compute_stats
+from langchain_convmem.turns.whole_threads import ThreadStats, compute_stats
 from langchain_convmem.views.messages import DraftBuilder, read_counter, read_messages
 from langchain_convmem.views.providers import Provider, resolve_provider
 
@@ -496,7 +496,7 @@ class ConversationMemory:
         """
         origin = ThreadKey(from_user_id, thread_id)
         target = ThreadKey(read_id("user_id", user_id), thread_id)
-        forgetting.move_thread(self._turn_memory, origin, target)
+        whole_threads.move_thread(self._turn_memory, origin, target)
         return self.history(target.thread_id, user_id=target.user_id)
 
     aassign_user = to_async(assign_user)
@@ -801,7 +801,7 @@ class ConversationMemory:
             ConfigError: If the call names no user or thread, or the log cannot list all users.
             LogError: If the log cannot be read.
         """
-        owners = forgetting.list_owners(self.log, user_id, thread_id, all_users=all_users)
+        owners = whole_threads.list_owners(self.log, user_id, thread_id, all_users=all_users)
         problems = [self._turn_memory.line_recall.reindex(owner, progress) for owner in owners]
         return tuple(dict.fromkeys(chain.from_iterable(problems)))
 
@@ -849,7 +849,7 @@ class ConversationMemory:
         profiler = self._turn_memory.profiler
         if profiler is None:
             raise ConfigError("this memory has no profiler; pass a chat model, say, as profiler=")
-        return profiler.read_threads(forgetting.list_keys(self.log, user_id, thread_id))
+        return profiler.read_threads(whole_threads.list_keys(self.log, user_id, thread_id))
 
     aupdate_profile = to_async(update_profile)
 
@@ -957,10 +957,10 @@ class ConversationMemory:
         if before is None and not all_users:
             owner = find_owner(user_id, thread_id)
             scope = owner if thread_id is None else ThreadKey(user_id, thread_id)
-            return forgetting.forget_scope(self._turn_memory, scope, entry_ids)
+            return whole_threads.forget_scope(self._turn_memory, scope, entry_ids)
         if before is None or entry_ids is not None:
             raise ConfigError("all_users needs before=, and neither goes with entry_ids")
-        keys = forgetting.list_keys(self.log, user_id, thread_id, all_users=all_users)
-        return forgetting.forget_before(self._turn_memory, keys, before)
+        keys = whole_threads.list_keys(self.log, user_id, thread_id, all_users=all_users)
+        return whole_threads.forget_before(self._turn_memory, keys, before)
 
     aforget = to_async(forget)

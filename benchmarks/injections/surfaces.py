@@ -33,7 +33,7 @@ from langchain_convmem.summarizing.summarizers import (
     read_transcript,
     split_transcript,
 )
-from langchain_convmem.turns.recalled import MessageList
+from langchain_convmem.turns.chains import MessageList
 from langchain_convmem.views.providers import PROVIDERS
 
 Structure: TypeAlias = tuple[tuple[str, ...], ...]

@@ -328,7 +328,7 @@ def print_stats(terminal: Terminal, *, db: str, user: str, thread: str | None) -
     """
     from langchain_convmem.cli.rendering import add_stats, format_stats
     from langchain_convmem.titles import list_threads as list_with_titles
-    from langchain_convmem.turns.stats import compute_stats
+    from langchain_convmem.turns.whole_threads import compute_stats
 
     with closing(open_existing_log(db)) as log:
         infos = [find_thread(log, user, thread)] if thread else list_with_titles(log, user)

@@ -17,7 +17,7 @@ from langchain_convmem.views.summaries import is_pin
 
 if TYPE_CHECKING:
     from langchain_convmem.message_log import MessageLog
-    from langchain_convmem.turns.stats import ThreadStats
+    from langchain_convmem.turns.whole_threads import ThreadStats
     from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock
 
 _SHOWN_MATCHES = 3

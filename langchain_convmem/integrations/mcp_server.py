@@ -23,7 +23,7 @@ from langchain_convmem._version import __version__
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
 from langchain_convmem.profile.profile import format_items
 from langchain_convmem.records import DialogLine, ThreadKey
-from langchain_convmem.turns.recalled import fence_blocks
+from langchain_convmem.turns.view import fence_blocks
 from langchain_convmem.views.lines import format_iso_time, make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
 

@@ -12,8 +12,7 @@ from langchain_convmem.recall.retriever import to_document
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.options import read_ids, refuse_unnamed_run
-from langchain_convmem.turns.recalled import fit_blocks
-from langchain_convmem.turns.view import SPOKEN
+from langchain_convmem.turns.view import SPOKEN, fit_blocks
 from langchain_convmem.views.live import find_live_entries
 
 if TYPE_CHECKING:

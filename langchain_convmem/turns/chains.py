@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, cast, get_args
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, get_buffer_string
 from langchain_core.prompt_values import ChatPromptValueConcrete
 from langchain_core.prompts import (
     BasePromptTemplate,
@@ -40,7 +40,9 @@ from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfi
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.turns.memory import PROFILE_SOURCE
-from langchain_convmem.turns.recalled import CARRIED, Carried, SaidText, join_system
+from langchain_convmem.views.codec import get_text_pieces
+from langchain_convmem.views.context import merge_messages
+from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.providers import (
     NO_MODEL,
     ModelFacts,
@@ -203,6 +205,62 @@ def _fill(
 
 def _list_variables(prompt: Any) -> set[str]:
     return {*prompt.input_variables, *prompt.optional_variables}
+
+
+# -- What a call carries past the steps before its prompt ------------------------------------------
+class MessageList(list[BaseMessage]):
+    """Messages that also format well as text in a prompt: each begins at the margin, alone."""
+
+    def __str__(self) -> str:
+        if len(self) == 1 and isinstance(self[0], HumanMessage):
+            return "\n".join(get_text_pieces(self[0]))
+        said = (
+            get_buffer_string([one], human_prefix="User", ai_prefix="Assistant") for one in self
+        )
+        return "\n".join(map(indent_text, said))
+
+
+CARRIED = "__convmem_call"
+"""Under `configurable`: what a call carries to the prompt of its chain, as `Carried`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What the steps before a prompt may not hand on.
+
+    Attributes:
+        history: What was said before.
+        framing: System messages that stand before it, if the prompt adds these itself.
+        said: What the user says, and a tool loop behind it.
+        shown: The text of what the user says, and the recalled lines before it.
+    """
+
+    history: MessageList
+    framing: MessageList
+    said: MessageList
+    shown: str
+
+
+class SaidText(str):
+    """What the user says, as text: steps of a chain get the words alone, its prompt shows more."""
+
+    __slots__ = ()
+
+
+def join_system(messages: Sequence[BaseMessage], text: str, *, source: str) -> list[BaseMessage]:
+    """Return messages with a text at the end of the first system message, or before all.
+
+    Args:
+        messages: What a model gets; left as they are.
+        text: What to add; nothing if it is empty.
+        source: Marks a system message that holds nothing else.
+    """
+    if not text:
+        return list(messages)
+    added = SystemMessage(text, id=source, additional_kwargs={"source": source})
+    if not messages or not isinstance(messages[0], SystemMessage):
+        return [added, *messages]
+    return [merge_messages(messages[0], added, between="\n\n"), *messages[1:]]
 
 
 # -- A prompt with a place for what was said before ------------------------------------------------

@@ -20,10 +20,10 @@ from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractRe
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.options import TurnOptions
-from langchain_convmem.turns.recalled import RECALLED
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import (
+    RECALLED,
     SPOKEN,
     ModelContext,
     TurnEntries,

@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from markupsafe import Markup
 
 from langchain_convmem.records import DialogLine, Entry, Role
-from langchain_convmem.turns.recalled import RECALLED
+from langchain_convmem.turns.view import RECALLED
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.lines import LineMatch, make_dialog_lines, name_speaker

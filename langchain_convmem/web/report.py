@@ -13,7 +13,7 @@ from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import Entry
-from langchain_convmem.turns.stats import ThreadStats, compute_stats
+from langchain_convmem.turns.whole_threads import ThreadStats, compute_stats
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.web.display import (
     ShownBlock,

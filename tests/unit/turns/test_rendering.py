@@ -10,7 +10,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, Prom
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.turns.recalled import fence_blocks, fold_recalled
+from langchain_convmem.turns.view import fence_blocks, fold_recalled
 from langchain_convmem.views.lines import RecalledBlock, make_dialog_lines
 
 

@@ -9,7 +9,7 @@ from langchain_convmem.logs.base import decode_entry, encode_drafts, plan_append
 from langchain_convmem.logs.checksums import Signer
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.transfer.formats.convmem import encode_entry
-from langchain_convmem.turns.stats import compute_stats
+from langchain_convmem.turns.whole_threads import compute_stats
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.context import build_context
 from langchain_convmem.views.live import (
