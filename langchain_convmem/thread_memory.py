@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -19,7 +20,7 @@ from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.options import TurnOptions, agree, read_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import Turn, check_question, get_line
-from langchain_convmem.turns.view import TurnEntries, place_turn
+from langchain_convmem.turns.view import place_turn
 from langchain_convmem.views.edits import plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.views.messages import (
@@ -96,10 +97,7 @@ class MemoryThread:
         """Return what the model would see of the thread now; writes nothing."""
         if self.is_plain:
             return self.read_messages()
-
-        def locate(entries: Sequence[Entry]) -> TurnEntries:
-            return place_turn(entries, None, [])
-
+        locate = partial(place_turn, asked=None, own=[])
         return self.make_turn().make_view().read_view(locate).view.messages
 
     def begin(self, turn: Turn, asked: Sequence[BaseMessage], note: OnShown) -> list[BaseMessage]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from langchain_core.language_models._compat_bridge import achunks_to_events, chunks_to_events
 from langchain_core.language_models.chat_model_stream import AsyncChatModelStream, ChatModelStream
-from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, Field, PrivateAttr
@@ -37,12 +37,7 @@ from langchain_convmem.turns.replies import (
 from langchain_convmem.turns.tracing import TurnTrace, stamp_config
 from langchain_convmem.turns.turn import Turn, check_question, get_line
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.messages import (
-    MESSAGE_FORMS,
-    change_class,
-    read_messages,
-    unpack_messages,
-)
+from langchain_convmem.views.messages import MESSAGE_FORMS, read_messages, unpack_messages
 
 
 class RememberingRunnable(RunnableSerializable[Any, Any]):
@@ -261,18 +256,13 @@ def _read_input(
         value, extra = _take_keys(value, input_messages_key, history_messages_key or "history")
     if value is None:
         return (), extra
-    messages = [
-        change_class(one, HumanMessage)
-        if get_role(one) == "user" and not isinstance(one, HumanMessage)
-        else one
-        for one in read_messages(value)
-    ]
+    messages = read_messages(value)
     said = [message for message in messages if get_role(message) != "system"]
     if not said:
         what = "any message but instructions" if messages else "any message"
         msg = f"the input is a {type(value).__name__} without {what}; {MESSAGE_FORMS}"
         raise InvalidMessageError(msg)
-    if not isinstance(said[-1], HumanMessage | ToolMessage):
+    if get_role(said[-1]) not in ("user", "tool"):
         msg = (
             f"the input ends with an {type(said[-1]).__name__}; it must end with what the user "
             "says, or with results of tools. Put messages into the thread with "

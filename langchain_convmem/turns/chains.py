@@ -153,7 +153,7 @@ def read_chain(
                 f"{asked}; add {{{asked[0]}}} to it, or name its variable with input_messages_key="
             )
             raise ConfigError(msg)
-        filled = _fill(inner, asked, before)
+        filled = _fill(inner, asked, before, in_maps=False)
         return _fill(inner, asked, before, in_maps=True) if filled is inner else filled
     if isinstance(inner, type):
         msg = f"{inner.__name__} is a class; pass an object of it, {inner.__name__}(...)"
@@ -167,11 +167,7 @@ def read_chain(
 
 
 def _fill(
-    runnable: Runnable[Any, Any],
-    asked: Sequence[str],
-    before: Sequence[str],
-    *,
-    in_maps: bool = False,
+    runnable: Runnable[Any, Any], asked: Sequence[str], before: Sequence[str], *, in_maps: bool
 ) -> Runnable[Any, Any]:
     """Return the chain with a place for what was said before in its prompt; itself if it has none.
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, Literal, TypeAlias, cast
 from weakref import WeakValueDictionary
 
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_convmem.errors import InvalidMessageError, LogError
 from langchain_convmem.forks import make_lock
@@ -339,10 +339,8 @@ class Turn:
 # -- What a call brings ---------------------------------------------------------------------------
 def find_results(said: Sequence[BaseMessage]) -> list[ToolMessage]:
     """Return the results of tools at the end of what is said, which an open turn goes on with."""
-    start = len(said)
-    while start and isinstance(said[start - 1], ToolMessage):
-        start -= 1
-    return [message for message in said[start:] if isinstance(message, ToolMessage)]
+    results = takewhile(lambda one: isinstance(one, ToolMessage), reversed(said))
+    return cast("list[ToolMessage]", [*results][::-1])
 
 
 def check_question(message: BaseMessage) -> None:
@@ -351,7 +349,8 @@ def check_question(message: BaseMessage) -> None:
     Raises:
         InvalidMessageError: If it has neither text nor media.
     """
-    if isinstance(message, HumanMessage) and not (get_text_pieces(message) or _list_media(message)):
+    is_blank = not (get_text_pieces(message) or _list_media(message))
+    if is_blank and get_role(message) == "user":
         raise InvalidMessageError("the user's message is blank; there is nothing to answer")
 
 
@@ -372,6 +371,8 @@ _COMPARED = 200
 
 StoredForm: TypeAlias = Callable[[BaseMessage], BaseMessage | None]
 """Returns what the thread stores of a message; None if nothing."""
+Sent: TypeAlias = tuple[BaseMessage, BaseMessage | None]
+"""A message of a list, and what the thread stores of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +444,8 @@ def join(
         return Joined(again=anchor)
     elif rest == len(said):  # asked anew, with results that open calls wait for
         anchor, rest = latest, rest - 1 - len(find_results(said[:-1]))
-    return Joined(_list_new(entries, live, anchor, said[rest:], forms[rest:]))
+    sent = list(zip(said, forms, strict=True))[rest:]
+    return Joined(_list_new(entries, live, anchor, sent))
 
 
 def _find_last_known(
@@ -476,11 +478,7 @@ def _is_same(entry: Entry, known: str, own: str | None, text: str) -> bool:
 
 
 def _list_new(
-    entries: Sequence[Entry],
-    live: Sequence[Entry],
-    anchor: Entry | None,
-    said: Sequence[BaseMessage],
-    forms: Sequence[BaseMessage | None],
+    entries: Sequence[Entry], live: Sequence[Entry], anchor: Entry | None, sent: Sequence[Sent]
 ) -> list[BaseMessage]:
     """Return what is new of the messages after one that the thread knows.
 
@@ -488,8 +486,7 @@ def _list_new(
         entries: The thread's entries.
         live: Those that count.
         anchor: The user's entry that the messages follow; None if nothing was asked yet.
-        said: The messages.
-        forms: What the thread stores of them.
+        sent: The messages.
     """
     ids = {name for entry in entries for name in (entry.message_id, entry.id)}
     later = live[live.index(anchor) + 1 :] if anchor in live else ()
@@ -497,9 +494,9 @@ def _list_new(
     is_over = anchor is not None and (anchor not in live or any(map(_is_last_word, replies)))
     there = set[Any]().union(*[_mark(entry.message) for entry in entries])
     new, is_reply = list[BaseMessage](), True
-    for message, form in zip(said, forms, strict=True):
+    for message, form in sent:
         is_reply = is_reply and get_role(message) != "user"
-        if form is None or (message.id in ids and message is not said[-1]):
+        if form is None or (message.id in ids and message is not sent[-1][0]):
             continue
         marks = _mark(form)
         if not is_reply or not (is_over or (marks and marks <= there)):
