@@ -276,8 +276,7 @@ class ConversationMemory:
             output_messages_key: Key of the answer in a dict that `inner` returns; `output` by
                 default, or `messages`.
             record_recall: Whether each reply's metadata records which lines were recalled for it:
-                `aux["recalled"]`, ids and scores without text, for applications that show them;
-                see `turns.turn.note_recalled`.
+                `aux["recalled"]`, ids and scores without text, for applications that show them.
 
         Raises:
             ConfigError: If `inner` is not a chain, the provider is unknown, or a budget leaves no
@@ -369,7 +368,7 @@ class ConversationMemory:
         chosen = TurnOptions.pick(options, given)
         shape = ChainShape(None, resolve_provider(provider or "strict"))  # of one that reads text
         if isinstance(engine.model, Runnable):
-            shape = ChainShape.from_chain(engine.model, provider=provider)
+            shape = ChainShape.from_chain(engine.model, {}, provider)
         self._turn_memory.check_options(chosen)
         self._turn_memory.use_model(shape.model)
         thread = MemoryThread(self._turn_memory, ThreadKey(user_id, thread_id), chosen, shape)

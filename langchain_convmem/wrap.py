@@ -225,7 +225,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
             value, input_messages_key=self.input_messages_key, history_messages_key=before
         )
         line = get_line((memory.log_place, turn.key))
-        keys = {"said_key": self.input_messages_key, "history_key": before}
+        keys = (self.input_messages_key or "input", before or "history")
         return WrappedTurn(turn, line, said, extra, keys, self.output_messages_key)
 
 
@@ -322,7 +322,7 @@ class WrappedTurn:
     line: FifoLock
     said: Sequence[BaseMessage]
     extra: Mapping[str, Any]
-    keys: Mapping[str, str | None]
+    keys: tuple[str, str]
     answer_key: str | None
     heard: PartialReplyHandler = field(default_factory=PartialReplyHandler)
     reply: ReplyCollector = field(default_factory=ReplyCollector)
@@ -332,7 +332,7 @@ class WrappedTurn:
         """Store the user's message; return the input and the config of the inner chain."""
         context = self.turn.begin(self.said)
         self.given = context.given
-        return context.make_call(self.heard.listen(config), self.extra, **self.keys)
+        return context.make_call(self.heard.listen(config), self.extra, *self.keys)
 
     def take_chunk(self, chunk: Any) -> None:
         """Add a chunk of the reply; note the time of the first one."""

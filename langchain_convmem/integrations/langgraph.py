@@ -307,7 +307,9 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
         run = partial(nodes.run, state, config)
         asked, context = run(NodeRun.prepare)
         try:
-            output = model.invoke(*context.make_call(asked.heard.listen(config)))
+            output = model.invoke(
+                *context.make_call(asked.heard.listen(config), {}, "input", "history")
+            )
         except BaseException:
             run(lambda step: asked.store_broken(step.base))
             raise
@@ -317,7 +319,9 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
         run = partial(nodes.run, state, config)
         asked, context = await hop(lambda: run(NodeRun.prepare))
         try:
-            output = await model.ainvoke(*context.make_call(asked.heard.listen(config)))
+            output = await model.ainvoke(
+                *context.make_call(asked.heard.listen(config), {}, "input", "history")
+            )
         except GeneratorExit:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:

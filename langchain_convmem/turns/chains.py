@@ -51,7 +51,6 @@ from langchain_convmem.views.providers import (
     join_providers,
 )
 
-_NOTHING: Mapping[str, Any] = {}
 _BESIDE = (RunnableParallel, RunnableAssign, RunnableEachBase)
 """Prompts in these stand beside the chain's own."""
 _DRESSED = (RunnableBindingBase, RunnableWithFallbacks, RunnableSequence, DynamicRunnable)
@@ -85,10 +84,7 @@ class ChainShape:
 
     @classmethod
     def from_chain(
-        cls,
-        inner: Runnable[Any, Any],
-        configurable: Mapping[str, Any] = _NOTHING,
-        provider: Provider | None = None,
+        cls, inner: Runnable[Any, Any], configurable: Mapping[str, Any], provider: Provider | None
     ) -> ChainShape:
         """Return the shape of a chain as a call with these `configurable` values runs it.
 
@@ -216,7 +212,7 @@ class MessageList(list[BaseMessage]):
         return "\n".join(map(indent_text, said))
 
 
-CARRIED = "__convmem_call"
+_CARRIED = "__convmem_call"
 """Under `configurable`: what a call carries to the prompt of its chain, as `Carried`."""
 
 
@@ -235,6 +231,11 @@ class Carried:
     framing: MessageList
     said: MessageList
     shown: str
+
+    def add_to(self, config: RunnableConfig) -> RunnableConfig:
+        """Return a config that carries this."""
+        configurable = {**config.get("configurable", {}), _CARRIED: self}
+        return {**config, "configurable": configurable}
 
 
 class SaidText(str):
@@ -297,7 +298,7 @@ class MemoryPrompt(ChatPromptTemplate):
 
     def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the prompt's messages, with what the call carries beside its variables."""
-        call = ensure_config().get("configurable", {}).get(CARRIED)
+        call = ensure_config().get("configurable", {}).get(_CARRIED)
         if not isinstance(call, Carried):
             return super().format_messages(**kwargs)
         texts = {name: call.shown for name, one in kwargs.items() if isinstance(one, SaidText)}

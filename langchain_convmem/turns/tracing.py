@@ -8,6 +8,7 @@ counted. Metadata and events hold names and counts, never what was said.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,8 +74,7 @@ class TurnTrace:
 
     @property
     def _thread_id(self) -> Any:
-        configurable = self.config.get("configurable", {})
-        return configurable.get("thread_id", configurable.get("session_id"))
+        return self.config.get("metadata", {}).get("thread_id")
 
     @contextmanager
     def mark_internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[None]:
@@ -102,11 +102,12 @@ class TurnTrace:
 
     def trace_recall(self, query: str, recall: Callable[[], Recall]) -> Recall:
         """Run a recall as a retriever run named `recall`, and write its figures at DEBUG."""
-        callbacks = self.config.get("callbacks")
+        callbacks, began = self.config.get("callbacks"), time.monotonic()
         is_watched = not isinstance(callbacks, BaseCallbackManager) or callbacks.handlers
         found = self._run_recall(query, recall) if is_watched else recall()
-        figures = (self._thread_id, found.verdict, len(found.blocks))
-        _logger.debug("recall in %s: %s, %d blocks", *figures)
+        lines = sum(len(block.lines) for block in found.blocks)
+        figures = (self._thread_id, found.verdict, lines, 1000 * (time.monotonic() - began))
+        _logger.debug("recall in %s: %s, %d lines, %d ms", *figures)
         return found
 
     def _run_recall(self, query: str, recall: Callable[[], Recall]) -> Recall:

@@ -23,13 +23,11 @@ from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import (
-    RECALLED,
     SPOKEN,
     ModelContext,
     TurnEntries,
     TurnView,
     make_entry,
-    note_recalled,
     place_turn,
 )
 from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces, make_draft
@@ -43,10 +41,8 @@ from langchain_convmem.views.tool_calls import find_calls
 
 def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[str, int]:
     """Return the times of a reply that ends now, by the names of `Metadata.timing`."""
-    timing = {"llmStart": started_ms, "llmEnd": get_now_ms()}
-    if first_token_ms is not None:
-        timing["firstToken"] = first_token_ms
-    return timing
+    times = {"llmStart": started_ms, "llmEnd": get_now_ms(), "firstToken": first_token_ms}
+    return {name: ms for name, ms in times.items() if ms is not None}
 
 
 # -- One turn -------------------------------------------------------------------------------------
@@ -227,8 +223,7 @@ class Turn:
 
     def note_first_token(self) -> None:
         """Note that the first words of a stream came just now, if they did not before."""
-        if self.first_token_ms is None:
-            self.first_token_ms = get_now_ms()
+        self.first_token_ms = self.first_token_ms or get_now_ms()
 
     def finish(self, messages: Sequence[BaseMessage], status: Status = "done") -> None:
         """Store messages of the turn, in the place of what an attempt stored before.
@@ -273,7 +268,7 @@ class Turn:
         if made:
             aux: dict[str, Any] = self.trace.own_tokens.to_aux()
             if self.record_recall and self.options.recall:
-                aux[RECALLED] = note_recalled(context, self.memory.count_text)
+                aux |= context.note_recalled(self.memory.count_text)
             is_cut = messages[-1].response_metadata.get(INTERRUPTED)
             metadata = Metadata(
                 attributes=(INTERRUPTED,) if is_cut else (),

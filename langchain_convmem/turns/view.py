@@ -14,14 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_convmem.history import LiveThread, read_all, read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.records import Entry, Role, ThreadKey
-from langchain_convmem.turns.chains import (
-    CARRIED,
-    Carried,
-    ChainShape,
-    MessageList,
-    SaidText,
-    join_system,
-)
+from langchain_convmem.turns.chains import Carried, ChainShape, MessageList, SaidText, join_system
 from langchain_convmem.turns.memory import PROFILE_SOURCE, TurnMemory, choose_items
 from langchain_convmem.turns.options import RecallPlace, TurnOptions
 from langchain_convmem.turns.tracing import TurnTrace
@@ -38,7 +31,7 @@ from langchain_convmem.views.messages import TextCounter, escape_tag
 from langchain_convmem.views.tokens import count_text_tokens
 
 RECALLED = "recalled"
-"""Key in a reply's `aux`: which lines were recalled for it; see `note_recalled`."""
+"""Key in a reply's `aux`: which lines were recalled for it; see `ModelContext.note_recalled`."""
 RECALL_SOURCE = "convmem_recall"
 """Marks messages made of recalled lines: `additional_kwargs["source"]`."""
 
@@ -307,20 +300,15 @@ class ModelContext:
         return messages
 
     def make_call(
-        self,
-        config: RunnableConfig,
-        extra: Mapping[str, Any] | None = None,
-        *,
-        said_key: str | None = None,
-        history_key: str | None = None,
+        self, config: RunnableConfig, extra: Mapping[str, Any], said_key: str, history_key: str
     ) -> tuple[Any, RunnableConfig]:
         """Return what the chain is called with, messages or a dict, and the config of that call.
 
         Args:
             config: The config.
             extra: What else the dict holds.
-            said_key: Another name in it for what the user says.
-            history_key: Another name for what was said before.
+            said_key: What it calls what the user says, besides `input`.
+            history_key: What it calls what was said before, besides `history`.
         """
         given, shape, plain = self.given, self.shape, self.view.messages
         if shape.slots is None:
@@ -333,7 +321,7 @@ class ModelContext:
         history, said = MessageList(given[start:at]), MessageList(given[at:])
         shown = str(MessageList(said[:1]) if shape.shows_recalled else said)
         told: Any = said
-        names = ("input", said_key or "input")
+        names = ("input", said_key)
         if shape.takes_text or (shape.slots and shape.places.isdisjoint(names)):
             told = SaidText(MessageList(plain[at:][:1]) if shape.shows_recalled else shown)
         recalled = [HumanMessage(self.recalled, additional_kwargs={"source": RECALL_SOURCE})]
@@ -345,14 +333,13 @@ class ModelContext:
         }
         payload = {
             **own,
-            **(extra or {}),  # the application's own values win, except in place of messages
+            **extra,  # the application's own values win, except in place of messages
             **{name: own[name] for name in own if name in shape.places},
-            history_key or "history": history,
+            history_key: history,
             **dict.fromkeys(names, told),
         }
-        carried = {CARRIED: Carried(history, framing, said, shown)}
-        configurable = {**config.get("configurable", {}), **carried}
-        return told if shape.takes_text else payload, {**config, "configurable": configurable}
+        config = Carried(history, framing, said, shown).add_to(config)
+        return told if shape.takes_text else payload, config
 
     def count(self) -> dict[str, int]:
         """Return what the model gets, in numbers."""
@@ -366,6 +353,40 @@ class ModelContext:
             "lines": sum(len(block.lines) for block in self.blocks),
             "opened": sum(len(one.sentences) for one in self.opened),
         }
+
+    def note_recalled(self, count: TextCounter) -> dict[str, Any]:
+        """Return which lines a turn recalled, as ids and scores, for the metadata of its reply.
+
+        No words, so that forgetting a line leaves nothing of it here: the reasons that name words
+        are `words` alone. Blocks stand in the order in which the model was given them.
+
+        Args:
+            count: Counts the tokens of a text.
+
+        Returns:
+            `tokens` of the recalled text, and `blocks`: each the `thread_id`, its `lines` as
+            `[line_id, position, part]`, and its `hits` as `[number of the line, relevance,
+            similarity, reasons]`; `summaries`, the ids of summaries that were opened.
+        """
+        blocks: list[dict[str, Any]] = []
+        for block in self.blocks:
+            at = {line.line_id: number for number, line in enumerate(block.lines)}
+            hits = [
+                [
+                    at[hit.line.line_id],
+                    round(hit.relevance, 3),
+                    round(hit.similarity, 3),
+                    [reason.partition(":")[0] for reason in hit.why],
+                ]
+                for hit in block.matches
+                if hit.line.line_id in at
+            ]
+            lines = [[line.line_id, line.position, line.part] for line in block.lines]
+            thread_id = block.lines[0].key.thread_id
+            blocks.append({"thread_id": thread_id, "lines": lines, "hits": hits})
+        opened = list(dict.fromkeys(one.summary_id for one in self.opened))
+        tokens = count(self.recalled)
+        return {RECALLED: {"tokens": tokens, "blocks": blocks, "summaries": opened}}
 
 
 # -- Recalled lines as text -----------------------------------------------------------------------
@@ -414,41 +435,6 @@ def fold_recalled(message: BaseMessage, recalled: str) -> BaseMessage:
     quoted = HumanMessage([{"type": "text", "text": recalled}])
     content = merge_messages(quoted, message).content
     return message.model_copy(update={"content": content})
-
-
-def note_recalled(context: ModelContext, count: TextCounter) -> dict[str, Any]:
-    """Return which lines a turn recalled, as ids and scores, for the metadata of its reply.
-
-    No words, so that forgetting a line leaves nothing of it here: the reasons that name words are
-    `words` alone. Blocks stand in the order in which the model was given them to choose from.
-
-    Args:
-        context: What the model got.
-        count: Counts the tokens of a text.
-
-    Returns:
-        `tokens` of the recalled text, and `blocks`: each the `thread_id`, its `lines` as
-        `[line_id, position, part]`, and its `hits` as `[number of the line, relevance, similarity,
-        reasons]`; `summaries`, the ids of summaries that were opened.
-    """
-    blocks: list[dict[str, Any]] = []
-    for block in context.blocks:
-        at = {line.line_id: number for number, line in enumerate(block.lines)}
-        hits = [
-            [
-                at[hit.line.line_id],
-                round(hit.relevance, 3),
-                round(hit.similarity, 3),
-                [reason.partition(":")[0] for reason in hit.why],
-            ]
-            for hit in block.matches
-            if hit.line.line_id in at
-        ]
-        lines = [[line.line_id, line.position, line.part] for line in block.lines]
-        thread_id = block.lines[0].key.thread_id
-        blocks.append({"thread_id": thread_id, "lines": lines, "hits": hits})
-    opened = list(dict.fromkeys(one.summary_id for one in context.opened))
-    return {"tokens": count(context.recalled), "blocks": blocks, "summaries": opened}
 
 
 # -- A turn among the entries of its thread -------------------------------------------------------

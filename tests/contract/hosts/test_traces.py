@@ -50,7 +50,7 @@ def test_turn_and_recall_are_a_line_of_figures_each_in_the_log(host, run, told, 
     lines = [one.getMessage() for one in caplog.records if one.name == "langchain_convmem"]
     for begins in ("recall in t: ", "convmem.context in t: ", "convmem.stored in t: "):
         assert sum(line.startswith(begins) for line in lines) == 1
-    assert any(", 3 blocks" in line for line in lines)
+    assert any(", 3 lines, " in line and line.endswith(" ms") for line in lines)
     assert "bicycle" not in "".join(lines)
 
 

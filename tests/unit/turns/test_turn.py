@@ -32,7 +32,7 @@ def take_turn(memory, messages, *replies, status="done"):
         memory=get_turn_memory(memory),
         key=KEY,
         options=TurnOptions(recall=False),
-        shape=ChainShape.from_chain(ScriptedChatModel(replies=["Unused."])),
+        shape=ChainShape.from_chain(ScriptedChatModel(replies=["Unused."]), {}, None),
         trace=TurnTrace(ensure_config()),
     )
     turn.begin(messages)
