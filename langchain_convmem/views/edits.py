@@ -53,7 +53,7 @@ _SAID = frozenset({"user", "assistant", "tool"})
 _REDOABLE = frozenset({"undo", "cleared"})
 _OF_THE_WORDS = frozenset({"audio", "function_call", "reasoning_content", "refusal", "tool_calls"})
 """Keys of `additional_kwargs` that belong to the words of a message, and go with them."""
-_OF_THE_ENTRY = frozenset({FORKED_FROM, "own_tokens", "provenance"})
+_OF_THE_ENTRY = frozenset({FORKED_FROM, "own_tokens", "convmem_step"})
 """Keys of `aux` that say how an entry came into the log; what takes its place came otherwise."""
 
 
