@@ -150,7 +150,8 @@ class SqlLog(kit.StoredLog):
 
     def _decode_named(self, user_id: str | None, thread_id: str, columns: Sequence[Any]) -> Entry:
         # A turn looks up each entry of its thread, and texts are hashed faster than keys.
-        return self._decode(ThreadKey(user_id, thread_id), columns)
+        key = ThreadKey(user_id, thread_id)
+        return kit.decode_entry(key, read_row(columns), self._signer)
 
     def _decode(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
         return kit.decode_entry(key, read_row(columns), self._signer)

@@ -34,8 +34,7 @@ from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
 
-_AUX = "convmem_step"
-"""Under which an entry's metadata name the step and the task that stored it."""
+_AUX = "convmem_step"  # in the metadata of an entry: the step and the task that stored it
 _CHECKPOINTER = "__pregel_checkpointer"
 """Under which LangGraph tells a node what keeps its state from run to run."""
 _SCRATCHPAD = "__pregel_scratchpad"
