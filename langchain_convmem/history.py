@@ -629,10 +629,9 @@ class AddedTurn(Turn):
 
     def _annotate(self, **changes: Any) -> None:
         if not self.entries:
-            msg = (
+            raise InvalidMessageError(
                 "a placeholder, or a turn that was not stored, is not in the log; nothing is added"
             )
-            raise InvalidMessageError(msg)
         newest = self.entries[-1]
         self.log.annotate(newest.key, newest.id, **changes)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -79,13 +79,11 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run one turn and return what the inner chain returns."""
-        stamped = stamp_config(config)
-        return self._call_with_config(self._invoke, input, stamped, **kwargs)  # type: ignore[arg-type]  # of four forms one is not declared
+        return self._call_with_config(self._invoke, input, stamp_config(config), **kwargs)  # type: ignore[arg-type]  # of four forms one is not declared
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run one turn and return what the inner chain returns."""
-        stamped = stamp_config(config)
-        return await self._acall_with_config(self._ainvoke, input, stamped, **kwargs)  # type: ignore[arg-type]  # see `invoke`
+        return await self._acall_with_config(self._ainvoke, input, stamp_config(config), **kwargs)  # type: ignore[arg-type]  # see `invoke`
 
     def _invoke(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         turn = self._make_turn(value, config)
@@ -116,9 +114,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         # here if what came cannot be written.
         with ExitStack() as opened:
 
-            def open_stream(
-                inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any
-            ) -> Iterator[Any]:
+            def open_stream(inputs: Any, config: RunnableConfig, **kwargs: Any) -> Iterator[Any]:
                 return opened.enter_context(closing(self._stream(inputs, config, **kwargs)))
 
             stamped = stamp_config(config)
@@ -263,12 +259,11 @@ def _read_input(
         msg = f"the input is a {type(value).__name__} without {what}; {MESSAGE_FORMS}"
         raise InvalidMessageError(msg)
     if get_role(said[-1]) not in ("user", "tool"):
-        msg = (
+        raise InvalidMessageError(
             f"the input ends with an {type(said[-1]).__name__}; it must end with what the user "
             "says, or with results of tools. Put messages into the thread with "
             "memory.add_messages()"
         )
-        raise InvalidMessageError(msg)
     check_question(said[-1])
     return messages, extra
 
@@ -286,11 +281,10 @@ def _take_keys(
     key = input_messages_key or own
     if key not in value:
         keys = sorted(map(describe_name, value))
-        msg = (
+        raise InvalidMessageError(
             f"a dict input needs the key {key!r}; got {keys}. Name the key of what the user says "
             "with wrap(..., input_messages_key=...)"
         )
-        raise InvalidMessageError(msg)
     said, before = value[key], value.get(history_messages_key)
     taken = {key}
     earlier = None if isinstance(before, str) else unpack_messages(before)
@@ -335,9 +329,9 @@ class WrappedTurn:
         return context.make_call(self.heard.listen(config), self.extra, *self.keys)
 
     def take_chunk(self, chunk: Any) -> None:
-        """Add a chunk of the reply; note the time of the first one."""
-        if self.reply.add(chunk):
-            self.turn.note_first_token()
+        """Add a chunk of what the chain streams; note when the first words of the reply came."""
+        self.reply.add(chunk)
+        self.turn.note_first_token(self.heard.first_token_ms)
 
     def finish(self, output: Any) -> None:
         """Store what the chain returned."""
@@ -358,7 +352,12 @@ def _open_typed_stream(chunks: Iterator[Any]) -> ChatModelStream:
     """
     events = chunks_to_events(map(_to_generation, chunks))
     stream = ChatModelStream()
-    stream.bind_pump(lambda: _dispatch(stream, next(events, None)))
+
+    def pump() -> bool:
+        with _failing(stream):
+            return _dispatch(stream, next(events, None))
+
+    stream.bind_pump(pump)
     return stream
 
 
@@ -370,10 +369,21 @@ async def _open_typed_async_stream(chunks: AsyncIterator[Any]) -> AsyncChatModel
 
     async def pump() -> bool:
         async with lock:
-            return _dispatch(stream, await anext(events, None))
+            with _failing(stream):
+                return _dispatch(stream, await anext(events, None))
 
     stream.set_arequest_more(pump)
     return stream
+
+
+@contextmanager
+def _failing(stream: ChatModelStream | AsyncChatModelStream) -> Iterator[None]:
+    """Let each reader of a typed stream know of an error, and not the one alone who met it."""
+    try:
+        yield
+    except BaseException as error:
+        stream.fail(error)
+        raise
 
 
 def _dispatch(stream: ChatModelStream | AsyncChatModelStream, event: Any) -> bool:
@@ -387,8 +397,6 @@ def _to_generation(chunk: Any) -> ChatGenerationChunk:
     if isinstance(chunk, str):
         chunk = AIMessageChunk(content=chunk)
     if not isinstance(chunk, AIMessageChunk):
-        msg = (
-            f"version='v3' streams messages, and the chain yields {type(chunk).__name__}; use 'v2'"
-        )
-        raise ConfigError(msg)
+        kind = type(chunk).__name__
+        raise ConfigError(f"version='v3' streams messages, and the chain yields {kind}; use 'v2'")
     return ChatGenerationChunk(message=chunk)

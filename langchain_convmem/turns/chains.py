@@ -144,11 +144,10 @@ def read_chain(
         before = list(filter(None, (history_messages_key, *HISTORY_NAMES, "messages")))
         first = _find_first(_walk(inner, {}, set()))
         if isinstance(first, BasePromptTemplate) and _list_variables(first).isdisjoint(asked):
-            msg = (
+            raise ConfigError(
                 f"the prompt has no place for what the user says: it has none of the variables "
                 f"{asked}; add {{{asked[0]}}} to it, or name its variable with input_messages_key="
             )
-            raise ConfigError(msg)
         filled = _fill(inner, asked, before, in_maps=False)
         return _fill(inner, asked, before, in_maps=True) if filled is inner else filled
     if isinstance(inner, type):
@@ -244,12 +243,12 @@ class SaidText(str):
     __slots__ = ()
 
 
-def join_system(messages: Sequence[BaseMessage], text: str, *, source: str) -> list[BaseMessage]:
+def join_system(messages: Sequence[BaseMessage], text: Any, *, source: str) -> list[BaseMessage]:
     """Return messages with a text at the end of the first system message, or before all.
 
     Args:
         messages: What a model gets; left as they are.
-        text: What to add; nothing if it is empty.
+        text: What to add, as text or as blocks; nothing if it is empty.
         source: Marks a system message that holds nothing else.
     """
     if not text:
@@ -303,9 +302,12 @@ class MemoryPrompt(ChatPromptTemplate):
             return super().format_messages(**kwargs)
         texts = {name: call.shown for name, one in kwargs.items() if isinstance(one, SaidText)}
         values = {self.carried: call.history, **kwargs, **texts}
+        places = {*_list_places(self)} - {self.carried}
+        if any(one in call.history for name in places for one in values.get(name) or ()):
+            values[self.carried] = MessageList()  # a step before put it in another place
         messages = [one for one in super().format_messages(**values) if one not in call.framing]
         for one in call.framing:
-            messages = join_system(messages, one.text, source=PROFILE_SOURCE)
+            messages = join_system(messages, one.content, source=PROFILE_SOURCE)
         return _add_rest(messages, call.said) if texts else messages
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
@@ -313,14 +315,18 @@ class MemoryPrompt(ChatPromptTemplate):
         return self.format_messages(**kwargs)
 
 
+def list_media(message: BaseMessage) -> list[Any]:
+    """Return what a message holds besides text, in the form that it was given."""
+    blocks = () if isinstance(message.content, str) else message.content
+    return [one for one in blocks if not isinstance(one, str) and one.get("type") != "text"]
+
+
 def _add_rest(messages: list[BaseMessage], said: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return messages with pictures in the user's, and the tool loop behind it."""
     at = max((n for n, one in enumerate(messages) if isinstance(one, HumanMessage)), default=None)
     if not said or at is None:
         return messages
-    blocks = [] if isinstance(said[0].content, str) else said[0].content
-    extra = [one for one in blocks if isinstance(one, dict) and one.get("type") != "text"]
-    if extra:
+    if extra := list_media(said[0]):
         content = [{"type": "text", "text": messages[at].text}, *extra]
         messages[at] = messages[at].model_copy(update={"content": content})
     return [*messages[: at + 1], *said[1:], *messages[at + 1 :]]

@@ -189,18 +189,13 @@ class ReplyCollector:
         said = list(map(merge_pieces, self._parts))
         return (said[0] if len(said) == 1 else said) if said else self._value
 
-    def add(self, chunk: Any) -> bool:
-        """Take one chunk: a message (chunk), a dict of LangGraph's updates, or a value's part.
-
-        Returns:
-            Whether a piece of a reply is in it.
-        """
+    def add(self, chunk: Any) -> None:
+        """Take one chunk: a message (chunk), a dict of LangGraph's updates, or a value's part."""
         pieces = _list_pieces(chunk)
         if not pieces:
             self._value = chunk if self._value is None else add_up(self._value, chunk)
         for piece in pieces:
             self._take(piece)
-        return bool(pieces or (chunk and isinstance(chunk, str)))
 
     def _take(self, piece: BaseMessage) -> None:
         parts = [one for one in self._parts if piece.id and piece.id in (one[0].id, one[-1].id)]

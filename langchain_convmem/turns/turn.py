@@ -17,7 +17,7 @@ from langchain_convmem.ids import derive_ulid, get_now_ms, get_ulid_ms, is_ulid,
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
-from langchain_convmem.turns.chains import ChainShape
+from langchain_convmem.turns.chains import ChainShape, list_media
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
@@ -221,9 +221,13 @@ class Turn:
 
     # -- after the model --------------------------------------------------------------------------
 
-    def note_first_token(self) -> None:
-        """Note that the first words of a stream came just now, if they did not before."""
-        self.first_token_ms = self.first_token_ms or get_now_ms()
+    def note_first_token(self, heard_ms: int | None = None) -> None:
+        """Note when the first words of a stream came.
+
+        Args:
+            heard_ms: When a model said them; None for just now, if they did not come before.
+        """
+        self.first_token_ms = heard_ms or self.first_token_ms or get_now_ms()
 
     def finish(self, messages: Sequence[BaseMessage], status: Status = "done") -> None:
         """Store messages of the turn, in the place of what an attempt stored before.
@@ -344,14 +348,8 @@ def check_question(message: BaseMessage) -> None:
     Raises:
         InvalidMessageError: If it has neither text nor media.
     """
-    is_blank = not (get_text_pieces(message) or _list_media(message))
-    if is_blank and get_role(message) == "user":
+    if get_role(message) == "user" and not (get_text_pieces(message) or list_media(message)):
         raise InvalidMessageError("the user's message is blank; there is nothing to answer")
-
-
-def _list_media(message: BaseMessage) -> list[Any]:
-    blocks = () if isinstance(message.content, str) else message.content
-    return [one for one in blocks if not isinstance(one, str) and one.get("type") != "text"]
 
 
 def mark_unstored(message: BaseMessage) -> BaseMessage:
@@ -511,7 +509,7 @@ def _fold(message: BaseMessage | None) -> str:
     if message is None:
         return ""
     text = " ".join(str(message.text).split())
-    media = _list_media(message) if get_role(message) == "user" else []
+    media = list_media(message) if get_role(message) == "user" else []
     return text + dump_json(media, what="media") if media else text
 
 

@@ -338,3 +338,23 @@ def test_a_chain_that_rephrases_the_question_by_the_history_answers_with_it_too(
         answer = wrapped.invoke({"input": said}, at())["answer"]
     assert (shelf.asked, answer) == (["My bike?"], "Two.")
     assert [one.text for one in model.seen[2][1:]] == ["Hello?", "One.", "And where is it?"]
+
+
+@pytest.mark.parametrize("source", ["history", "messages"])
+def test_a_history_that_a_step_gives_another_name_is_shown_once(memory, source):
+    model = ScriptedChatModel(replies=["One.", "Two."])
+    taken = {"past": itemgetter(source), "question": itemgetter("input")}
+    parts = [("placeholder", "{past}"), *[("human", "{question}")][: source == "history"]]
+    wrapped = memory.wrap(taken | ChatPromptTemplate(parts) | model, recall=False)
+    for said in ("First?", "Second?"):
+        wrapped.invoke(said, at())
+    assert [one.text for one in model.seen[1]] == ["First?", "One.", "Second?"]
+
+
+@pytest.mark.parametrize("own", [[], [("system", "Be kind.")]])
+def test_a_cache_point_in_a_calls_system_message_reaches_the_model(memory, own):
+    block = {"type": "text", "text": "The manual.", "cache_control": {"type": "ephemeral"}}
+    model = ScriptedChatModel(replies=["Yes."])
+    wrapped = memory.wrap(ChatPromptTemplate([*own, ("human", "{input}")]) | model)
+    wrapped.invoke([SystemMessage([block]), HumanMessage("Hi?")], at())
+    assert model.seen[0][0].content[-1] == block

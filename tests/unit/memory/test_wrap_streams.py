@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableGenerator, RunnableLambda, RunnablePassthrough
-from scripted_chat import FailingLog, ScriptedChatModel, at, talk, texts
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at, talk, texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
 from langchain_convmem.errors import LogError
@@ -69,6 +69,27 @@ def test_a_typed_stream_is_a_turn(memory, model, read, parses):
     chain = memory.wrap(model | StrOutputParser() if parses else model, recall=False)
     assert read(chain) == "One two three four"
     assert talk(memory) == [("user", "Count"), ("assistant", "One two three four")]
+
+
+async def test_everybody_who_reads_a_typed_stream_is_told_that_it_broke(memory, model):
+    model.breaks_after = 2
+    stream = await memory.wrap(model).astream_events("Count", at(), version="v3")
+
+    async def read():
+        return [delta async for delta in stream.text]
+
+    async def wait():
+        return await stream.output
+
+    found = await asyncio.gather(read(), wait(), read(), return_exceptions=True)
+    assert list(map(type, found)) == [ProviderError] * 3
+
+
+def test_a_stream_of_values_tells_when_its_reply_began(memory, model):
+    answer = ChatPromptTemplate([("human", "{input}")]) | model | StrOutputParser()
+    list(memory.wrap(RunnablePassthrough.assign(answer=answer)).stream("Count", at()))
+    timing = memory.history("t", user_id="ana").entries[-1].metadata.timing
+    assert timing["llmStart"] <= timing["firstToken"] <= timing["llmEnd"]
 
 
 def test_the_updates_of_a_graph_are_read_node_by_node(memory):
