@@ -1,4 +1,4 @@
-"""What a memory must know of a chain: what it takes, and whose rules its models' messages keep."""
+"""What a memory must know about a chain, and how the chain gets what the memory has for it."""
 
 from __future__ import annotations
 
@@ -52,25 +52,26 @@ from langchain_convmem.views.providers import (
 )
 
 _BESIDE = (RunnableParallel, RunnableAssign, RunnableEachBase)
-"""Prompts in these stand beside the chain's own."""
-_DRESSED = (RunnableBindingBase, RunnableWithFallbacks, RunnableSequence, DynamicRunnable)
-"""These hand their input on to their first part."""
+"""A prompt inside these is the chain's own only if it has no other."""
+_WRAPPERS = (RunnableBindingBase, RunnableWithFallbacks, RunnableSequence, DynamicRunnable)
+"""These pass their input on to their first part."""
+_FORKS = (RunnableBranch, RunnableWithFallbacks)
 
 
 @dataclass(frozen=True, slots=True)
 class ChainShape:
-    """What a memory must know of a chain.
+    """What a memory must know about a chain.
 
     Attributes:
         slots: The variables that its prompts use; None for a chain that takes messages.
-        places: Those in whose place a prompt puts messages, and not text.
-        takes_text: Whether its first steps take what the user says, as text, and nothing else.
-        shows_recalled: Whether its prompt adds recalled lines to that text, and the thread's system
-            messages to its own.
-        has_other_ways: Whether a call may get around that prompt, as in a branch.
         provider: Whose rules the messages must keep.
-        is_fixed: Whether it is the same for every call.
-        model: What its chat models say of themselves.
+        is_fixed: Whether the shape is the same for every call.
+        model: What its chat models say about themselves.
+        places: The variables that a prompt fills with messages rather than text.
+        takes_text: Whether its first step takes only the text of what the user says.
+        shows_recalled: Whether it has a `MemoryPrompt`, which adds recalled lines to that text, and
+            the thread's system messages to its own.
+        has_other_ways: Whether a call may get around that prompt, as in a branch.
     """
 
     slots: frozenset[str] | None
@@ -94,29 +95,29 @@ class ChainShape:
             provider: Whose rules to keep, whatever models are found; None goes by these.
         """
         parts = list(_walk(inner, configurable, set()))
-        # Models that a function uses by name count too. Where they are of several providers, or
-        # none can be seen, messages keep to what all providers accept.
+        # Models that a function uses by name count, too. If they are of several providers, or none
+        # can be seen, messages keep to what all providers accept.
         models = [part for part in parts if isinstance(part, BaseLanguageModel)]
         chats = [part for part in parts if isinstance(part, ChatPromptTemplate)]
         used = [_list_variables(part) for part in parts if isinstance(part, BasePromptTemplate)]
-        # What one of several prompts leaves out must reach it another way.
+        # A slot counts only if all prompts have it: the others would miss what it holds.
         lacking = {name for name in ("recalled", "summary") if any(name not in one for one in used)}
         first = _find_first(parts)
         takes_messages = _takes_messages(first)
         return cls(
-            None if takes_messages else frozenset().union(*used) - lacking,
-            provider or join_providers({*map(find_provider, models)}),
-            not any(isinstance(part, DynamicRunnable) for part in parts),
-            ModelFacts.merge(map(ModelFacts.read, models)),
-            frozenset(name for one in chats for name in _list_places(one)),
-            not takes_messages and _takes_text(first),
-            any(isinstance(one, MemoryPrompt) for one in chats),
-            any(isinstance(one, RunnableBranch | RunnableWithFallbacks) for one in parts),
+            slots=None if takes_messages else frozenset().union(*used) - lacking,
+            provider=provider or join_providers({*map(find_provider, models)}),
+            is_fixed=not any(isinstance(part, DynamicRunnable) for part in parts),
+            model=ModelFacts.merge(map(ModelFacts.read, models)),
+            places=frozenset(name for one in chats for name in _list_places(one)),
+            takes_text=not takes_messages and _takes_text(first),
+            shows_recalled=any(isinstance(one, MemoryPrompt) for one in chats),
+            has_other_ways=any(isinstance(part, _FORKS) for part in parts),
         )
 
 
 HISTORY_NAMES = ("history", "chat_history")
-"""Names that prompts give to what was said before."""
+"""Variables that prompts use for what was said before."""
 
 
 def read_chain(
@@ -124,20 +125,19 @@ def read_chain(
     input_messages_key: str | None = None,
     history_messages_key: str | None = None,
 ) -> Runnable[Any, Any]:
-    """Return what a memory is wrapped around as a Runnable; LangChain makes one of functions.
+    """Return a chain, or a function, as a Runnable whose prompt shows what the memory has for it.
 
-    Where its first chat prompt has no place for what was said before, that stands between the
-    system part of the prompt and what the user says; see `MemoryPrompt`.
+    If its chat prompt has no place for what was said before, it gets one between its system part
+    and what the user says; see `MemoryPrompt`.
 
     Args:
         inner: The chain.
-        input_messages_key: The variable of what the user says; `input` as well.
-        history_messages_key: The variable of what was said before; `history` and `chat_history` as
-            well.
+        input_messages_key: The variable of what the user says, besides `input`.
+        history_messages_key: The variable of what was said before, besides `history` and
+            `chat_history`.
 
     Raises:
-        ConfigError: If nothing can be made of it, or its prompt has no place for what the user
-            says.
+        ConfigError: If it is no chain, or its prompt has no place for what the user says.
     """
     if isinstance(inner, Runnable):
         asked = list(filter(None, (input_messages_key, "input", "messages")))
@@ -164,14 +164,15 @@ def read_chain(
 def _fill(
     runnable: Runnable[Any, Any], asked: Sequence[str], before: Sequence[str], *, in_maps: bool
 ) -> Runnable[Any, Any]:
-    """Return the chain with a place for what was said before in its prompt; itself if it has none.
+    """Return the chain with its prompt made a `MemoryPrompt`; itself if it has none.
 
     Args:
         runnable: The chain.
         asked: Variables of what the user says.
-        before: Variables of what was said before; the first is that of a new place.
-        in_maps: Whether the prompt may be in a map, whose other values stand beside the reply: that
-            of the last map then. Else it is the first one, and those in maps serve other steps.
+        before: Variables of what was said before; a new place gets the first.
+        in_maps: Whether to look inside maps, for a chain that returns its reply beside other
+            values: the prompt of the last map is its own. Otherwise the first prompt outside of
+            maps is; those inside serve other steps.
     """
     if isinstance(runnable, ChatPromptTemplate):
         return MemoryPrompt.from_prompt(runnable, asked, before)
@@ -194,13 +195,13 @@ def _fill(
     return runnable if is_beside else _map_parts(runnable, fill)
 
 
-def _list_variables(prompt: Any) -> set[str]:
+def _list_variables(prompt: BasePromptTemplate[Any]) -> set[str]:
     return {*prompt.input_variables, *prompt.optional_variables}
 
 
-# -- What a call carries past the steps before its prompt ------------------------------------------
+# -- What a call carries past the steps before its prompt -----------------------------------------
 class MessageList(list[BaseMessage]):
-    """Messages that also format well as text in a prompt: each begins at the margin, alone."""
+    """Messages that also format well as text in a prompt: only their speakers are at the margin."""
 
     def __str__(self) -> str:
         if len(self) == 1 and isinstance(self[0], HumanMessage):
@@ -217,13 +218,13 @@ _CARRIED = "__convmem_call"
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What the steps before a prompt may not hand on.
+    """What steps before a prompt might not pass on to it.
 
     Attributes:
         history: What was said before.
-        framing: System messages that stand before it, if the prompt adds these itself.
-        said: What the user says, and a tool loop behind it.
-        shown: The text of what the user says, and the recalled lines before it.
+        framing: System messages of the thread, if the prompt adds these itself.
+        said: What the user says, and the tool loop after it.
+        shown: The text of what the user says, after the recalled lines.
     """
 
     history: MessageList
@@ -238,7 +239,7 @@ class Carried:
 
 
 class SaidText(str):
-    """What the user says, as text: steps of a chain get the words alone, its prompt shows more."""
+    """What the user says, as text; a `MemoryPrompt` shows `Carried.shown` in its place."""
 
     __slots__ = ()
 
@@ -249,7 +250,7 @@ def join_system(messages: Sequence[BaseMessage], text: Any, *, source: str) -> l
     Args:
         messages: What a model gets; left as they are.
         text: What to add, as text or as blocks; nothing if it is empty.
-        source: Marks a system message that holds nothing else.
+        source: Marks a new system message, made for this text alone.
     """
     if not text:
         return list(messages)
@@ -259,29 +260,29 @@ def join_system(messages: Sequence[BaseMessage], text: Any, *, source: str) -> l
     return [merge_messages(messages[0], added, between="\n\n"), *messages[1:]]
 
 
-# -- A prompt with a place for what was said before ------------------------------------------------
+# -- A prompt with a place for what was said before -----------------------------------------------
 class MemoryPrompt(ChatPromptTemplate):
-    """A chat prompt with what a memory tells a model, and with all of what the user says.
+    """A chat prompt that shows what a memory has for the model, and all of what the user says.
 
-    Its system message holds the profile, recalled lines that belong there, and system messages of
-    the thread, whatever steps before it make of the history. A variable of text shows the words of
-    what the user says; its pictures stand behind them, and so does a tool loop.
+    Whatever steps before it do with the history, its system message holds the profile, recalled
+    lines that belong there, and the thread's system messages. Where a variable shows the text of
+    what the user says, pictures follow the text, and a tool loop follows the message.
     """
 
     carried: str
-    """The variable of what was said before, which steps before the prompt may not hand on."""
+    """The variable of what was said before; steps before the prompt might not pass it on."""
 
     @classmethod
     def from_prompt(
         cls, prompt: ChatPromptTemplate, asked: Sequence[str], before: Sequence[str]
     ) -> ChatPromptTemplate:
-        """Return a prompt like another one; the same if that formats its own way.
+        """Return a prompt as a `MemoryPrompt`; itself if its class formats messages its own way.
 
         Args:
             prompt: The prompt.
-            asked: Variables of what the user says. Where it has none of them, steps before it make
-                its variables, and what the user says is in its last human message.
-            before: Variables of what was said before; it gets the first if it has none of them.
+            asked: Variables of what the user says. If it has none of them, steps before it make its
+                variables, and what the user says is taken to be in its last human message.
+            before: Variables of what was said before; if it has none of them, it gets the first.
         """
         if type(prompt).format_messages is not ChatPromptTemplate.format_messages:
             return prompt
@@ -290,7 +291,7 @@ class MemoryPrompt(ChatPromptTemplate):
         carried = next((name for name in before if name in names), before[0])
         if carried not in names:
             parts["messages"] = _add_place(prompt.messages, asked, carried)
-        # Steps before the prompt may not hand it on.
+        # Optional, since steps before the prompt might not pass it on.
         parts["input_variables"] = [one for one in prompt.input_variables if one != carried]
         parts["optional_variables"] = [*prompt.optional_variables, carried]
         return cls.model_construct(**{**parts, "name": prompt.get_name(), "carried": carried})
@@ -315,14 +316,14 @@ class MemoryPrompt(ChatPromptTemplate):
         return self.format_messages(**kwargs)
 
 
-def list_media(message: BaseMessage) -> list[Any]:
+def list_media(message: BaseMessage) -> list[dict[Any, Any]]:
     """Return what a message holds besides text, in the form that it was given."""
     blocks = () if isinstance(message.content, str) else message.content
     return [one for one in blocks if not isinstance(one, str) and one.get("type") != "text"]
 
 
 def _add_rest(messages: list[BaseMessage], said: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return messages with pictures in the user's, and the tool loop behind it."""
+    """Return messages with pictures in the last human one, and the tool loop after it."""
     at = max((n for n, one in enumerate(messages) if isinstance(one, HumanMessage)), default=None)
     if not said or at is None:
         return messages
@@ -332,7 +333,7 @@ def _add_rest(messages: list[BaseMessage], said: Sequence[BaseMessage]) -> list[
     return [*messages[: at + 1], *said[1:], *messages[at + 1 :]]
 
 
-def _add_place(messages: Sequence[Any], asked: Sequence[str], name: str) -> list[Any]:
+def _add_place(messages: Sequence[object], asked: Sequence[str], name: str) -> list[object]:
     """Return the parts of a prompt with a placeholder before what the user says."""
     humans = [n for n, one in enumerate(messages) if isinstance(one, HumanMessagePromptTemplate)]
     names = [{*getattr(one, "input_variables", ())} for one in messages]
@@ -344,13 +345,11 @@ def _add_place(messages: Sequence[Any], asked: Sequence[str], name: str) -> list
 
 
 def _list_places(prompt: ChatPromptTemplate) -> list[str]:
-    """Return in place of which variables a prompt puts messages."""
+    """Return the variables that a prompt fills with messages."""
     return [one.variable_name for one in prompt.messages if isinstance(one, MessagesPlaceholder)]
 
 
-# -- What gets the input ---------------------------------------------------------------------------
-
-
+# -- What gets the input --------------------------------------------------------------------------
 def _takes_messages(first: Runnable[Any, Any]) -> bool:
     """Return whether what gets the input takes messages, as language models do."""
     try:
@@ -361,11 +360,11 @@ def _takes_messages(first: Runnable[Any, Any]) -> bool:
 
 
 def _find_first(parts: Iterable[Runnable[Any, Any]]) -> Runnable[Any, Any]:
-    """Return what gets the input first of a chain's parts.
+    """Return the part of a chain that gets the input first, without what is wrapped around it.
 
-    A model may be bound, retried, configurable, have fallbacks or be chosen at the call.
+    A model, for one, may be bound, retried, configurable, have fallbacks or be chosen at the call.
     """
-    return next(part for part in parts if not isinstance(part, _DRESSED))
+    return next(part for part in parts if not isinstance(part, _WRAPPERS))
 
 
 def _takes_text(first: Runnable[Any, Any]) -> bool:
@@ -380,20 +379,18 @@ def _takes_text(first: Runnable[Any, Any]) -> bool:
     )
 
 
-# -- Prompts and models inside ---------------------------------------------------------------------
-
-
+# -- Prompts and models inside --------------------------------------------------------------------
 def _walk(
     runnable: Runnable[Any, Any], configurable: Mapping[str, Any], seen: set[int]
 ) -> Iterator[Runnable[Any, Any]]:
-    """Yield a runnable and all that it is made of, outermost and first ones first.
+    """Yield a runnable and all its parts, each before the parts of its own.
 
     Args:
         runnable: The runnable.
-        configurable: What a call carries under `configurable`: of alternatives, what it chooses.
-            Fields that it sets make another object of the same class, which for a model may open
-            connections: the one they are set for tells as much.
-        seen: Ids of what was met; a function that names itself is met once.
+        configurable: What a call carries under `configurable`. It chooses among alternatives. Its
+            values for fields are ignored: to apply them would make another object of the same
+            class, which tells nothing more and, for a model, may open connections.
+        seen: `id` of all that was met, so that a function which uses itself is met once.
     """
     if id(runnable) in seen:
         return
@@ -433,7 +430,7 @@ def _map_parts(
             return {name: make(one) for name, one in value.items()}
         return type(value)(map(make, value)) if type(value) in (list, tuple) else value
 
-    if not isinstance(runnable, (*_BESIDE, *_DRESSED, RunnableBranch)):
+    if not isinstance(runnable, (*_BESIDE, *_WRAPPERS, RunnableBranch)):
         return runnable  # what other runnables are made of is their own
     update = {name: make(getattr(runnable, name)) for name in type(runnable).model_fields}
     return runnable.model_copy(update=update) if is_changed else runnable

@@ -1,4 +1,4 @@
-"""A chain's reply as messages to store: from its output, or chunk by chunk."""
+"""A reply as messages to store: from a chain's output, its stream, or what its models said."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     HumanMessage,
+    InvalidToolCall,
     RemoveMessage,
+    ToolCall,
 )
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
@@ -31,30 +33,13 @@ from langchain_convmem.views.tool_calls import find_calls
 INTERRUPTED = "interrupted"
 """Attribute of a reply that was cut off."""
 
-
 _RUN_PREFIX = "lc_run-"
-"""Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
-
+"""How ids begin that LangChain gives to the chunks of a run; a provider's id may replace one."""
 _ANSWERS = ("output", "answer", "result", "response")
-"""Under which names LangChain's chains return what they answer."""
+"""Keys under which LangChain's chains return their answer."""
 _HANDED_ON = {"input", "history", "messages", "recalled", "summary", "__interrupt__"}
+"""Keys that a chain may pass on from its input, or that LangGraph adds."""
 _logger = logging.getLogger("langchain_convmem")
-
-
-# -- Streams --------------------------------------------------------------------------------------
-async def aclose_quietly(stream: AsyncIterator[Any]) -> None:
-    """Close a stream now, if it can be closed, rather than when it is collected."""
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()
-
-
-def add_up(total: Any, chunk: Any) -> Any:
-    """Return the value of a stream so far, as LangChain adds values up."""
-    try:
-        return total + chunk
-    except TypeError:
-        return chunk
 
 
 # -- A chain's output -----------------------------------------------------------------------------
@@ -70,9 +55,9 @@ def read_reply(
     Args:
         output: Text, a message, messages, `{"messages": [...]}`; a dict that holds one of these
             under `output_messages_key` or `output`; or any value that a parser made. A value is
-            stored as the message that it was read from, where one was heard, else as JSON or text.
-        given: The messages the chain was called with, the user's last; they are not new when they
-            come back in a list.
+            stored as the message that it was parsed from, if one was heard, or as JSON or text.
+        given: The messages that the chain was called with, the user's last; if they come back in a
+            list, they are not new.
         heard: The last message that a chat model of the chain said.
         output_messages_key: The key under which a dict holds the answer.
     """
@@ -82,8 +67,8 @@ def read_reply(
         if output_messages_key in output:
             answer = output[output_messages_key]
         elif not _select_new(_find_messages(output.get("messages")) or (), given):
-            # A chain that hands on what it got, as `RunnablePassthrough.assign` does, returns the
-            # words of the user, too.
+            # A chain that passes its input on, as with `RunnablePassthrough.assign`, also returns
+            # the user's words.
             found = [output[name] for name in names if _find_messages(output.get(name)) is not None]
             answer = next((one for one in found if one != given[-1].text), output)
     if isinstance(answer, BaseMessage):
@@ -110,9 +95,9 @@ def read_reply(
 
 
 def _cut_last(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages of a reply; of a last one that has no end, its text alone.
+    """Return the messages of a reply; if the last one has no end, only its text is left of it.
 
-    Half a call looks like a whole one, and half a thought has no signature.
+    Half a call looks like a whole one, and half of a model's reasoning has no signature.
     """
     for cut in messages[-1:]:
         if isinstance(cut, AIMessageChunk) and cut.chunk_position != "last":
@@ -122,12 +107,12 @@ def _cut_last(messages: list[BaseMessage]) -> list[BaseMessage]:
 
 
 def mark_interrupted(message: BaseMessage) -> BaseMessage:
-    """Return a message that says that it was cut off."""
+    """Return a message marked as cut off."""
     metadata = {**message.response_metadata, INTERRUPTED: True}
     return message.model_copy(update={"response_metadata": metadata})
 
 
-def _find_messages(output: Any) -> list[BaseMessage] | None:
+def _find_messages(output: object) -> list[BaseMessage] | None:
     if isinstance(output, dict) and "messages" in output:
         output = output["messages"]
     if isinstance(output, str):
@@ -139,15 +124,15 @@ def _find_messages(output: Any) -> list[BaseMessage] | None:
     return None
 
 
-def _make_message(value: Any, heard: BaseMessage | None) -> BaseMessage:
-    """Return a value as the message that it was read from, or as one that holds it."""
+def _make_message(value: object, heard: BaseMessage | None) -> BaseMessage:
+    """Return the message that a value was parsed from, or one that holds the value."""
     if not isinstance(heard, AIMessage):
         return AIMessage(value if isinstance(value, str) else describe_as_json(value))
     calls = _list_calls(heard)
     items = value if isinstance(value, list) else [value]
     ids = {item.get("id") for item in items if isinstance(item, dict)}
     if not calls or any(call["id"] in ids - {None} for call in calls):
-        return heard  # with calls that a parser handed on, so that they can be answered
+        return heard  # a parser may have returned the calls, and the caller will answer them
     # Nobody will answer these calls: they are how the model wrote the value.
     args = [call["args"] for call in calls]
     texts = [one if isinstance(one, str) else describe_as_json(one) for one in [heard.text, *args]]
@@ -156,28 +141,27 @@ def _make_message(value: Any, heard: BaseMessage | None) -> BaseMessage:
     return heard.model_copy(update={"content": content, **plain})
 
 
-def _list_calls(message: AIMessage) -> list[Any]:
+def _list_calls(message: AIMessage) -> list[ToolCall | InvalidToolCall]:
     return [*find_calls(message), *message.invalid_tool_calls]
 
 
-# -- Messages -------------------------------------------------------------------------------------
 def _select_new(
     found: Sequence[BaseMessage], given: Sequence[BaseMessage]
 ) -> Sequence[BaseMessage]:
-    """Return what comes after the user's message where it comes back, else all but `given`."""
+    """Return what follows the user's message if that comes back, or all that is not in `given`."""
     asked = given[-1]
     for number in reversed(range(len(found))):
         one = found[number]
         is_anew = one.id is None and isinstance(one, HumanMessage) and one.content == asked.content
         if is_anew or (one.id is not None and one.id == asked.id):
             return found[number + 1 :]
-    # Compared whole: a chain that counts its ids anew in every turn has something new to say.
+    # Compared whole, because a chain may use the same ids again in every turn.
     return [one for one in found if one not in given]
 
 
 # -- A stream -------------------------------------------------------------------------------------
 class ReplyCollector:
-    """Collects the chunks of a stream as they pass; what they add up to is the chain's output."""
+    """Collects the chunks of a stream, which add up to the chain's output."""
 
     def __init__(self) -> None:
         self._parts: list[list[BaseMessage]] = []
@@ -190,7 +174,7 @@ class ReplyCollector:
         return (said[0] if len(said) == 1 else said) if said else self._value
 
     def add(self, chunk: Any) -> None:
-        """Take one chunk: a message (chunk), a dict of LangGraph's updates, or a value's part."""
+        """Take one chunk: a message or part of one, LangGraph's updates, or part of a value."""
         pieces = _list_pieces(chunk)
         if not pieces:
             self._value = chunk if self._value is None else add_up(self._value, chunk)
@@ -210,16 +194,16 @@ class ReplyCollector:
     def collect_cut(
         self, given: Sequence[BaseMessage], output_messages_key: str | None = None
     ) -> list[BaseMessage]:
-        """Return what a stream brought whose last message may have no end; see `read_reply`."""
+        """Return what a stream that broke off has brought; see `read_reply`."""
         output = self.output or None  # nothing was said by an empty value
         return _cut_last(read_reply(output, given, output_messages_key=output_messages_key))
 
 
 def _is_continued_by(pieces: Sequence[BaseMessage], piece: BaseMessage) -> bool:
-    """Return whether a chunk with another id, or none, belongs to a message.
+    """Return whether a piece with another id than a message, or with none, belongs to it.
 
-    A message has at most one id of its provider and one of its run. LangChain marks its last chunk,
-    after which its usage may come.
+    A message has at most one id of its provider and one of its run. LangChain marks its last chunk;
+    one with the usage may follow.
     """
     is_over = any(getattr(one, "chunk_position", None) == "last" for one in pieces[-2:])
     is_chunk = isinstance(piece, BaseMessageChunk) and type(pieces[-1]) is type(piece)
@@ -238,18 +222,33 @@ def _list_pieces(chunk: Any) -> list[BaseMessage]:
     return [chunk] if isinstance(chunk, BaseMessage) else []
 
 
+async def aclose_quietly(stream: AsyncIterator[Any]) -> None:
+    """Close a stream now, if it can be closed, rather than when it is collected."""
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def add_up(total: Any, chunk: Any) -> Any:
+    """Return the value of a stream so far, as LangChain adds values up."""
+    try:
+        return total + chunk
+    except TypeError:
+        return chunk
+
+
 # -- Ids ------------------------------------------------------------------------------------------
 def assign_free_ids(
     messages: Iterable[BaseMessage], taken: Iterable[str], new_id: Callable[[int], str | None]
 ) -> Iterator[BaseMessage]:
     """Yield the messages, each with an id that no other message of the thread has.
 
-    A cached model repeats its ids, and an equal id would replace what was said before.
+    A model behind a cache repeats its ids, and with an equal id a message would replace another.
 
     Args:
         messages: In order.
         taken: Ids of other messages of the thread.
-        new_id: Makes the id of a message that has none of its own, by the message's number; None
+        new_id: Returns the id of a message that has none of its own, by the message's number; None
             leaves it to the log.
     """
     used = set(taken)
@@ -261,29 +260,27 @@ def assign_free_ids(
             yield message.model_copy(update={"id": new_id(number)})
 
 
-# -- Hears what the models of a host say ----------------------------------------------------------
-
-
+# -- What the models of a host say ----------------------------------------------------------------
 class PartialReplyHandler(BaseCallbackHandler):
     """Collects the replies of the models that are called for one turn of a host.
 
-    Not heard are models that make a reply of another one that is heard, those of the memory itself,
-    and those whose words nobody is shown. Of models that run at the same time, the last that ends
-    counts.
+    It does not listen to models that another model calls to make its reply, to those of the memory
+    itself, nor to those whose words no stream shows. If several run at the same time, the one that
+    ends last counts.
     """
 
     run_inline = True
 
     def __init__(self) -> None:
         """Start with nothing heard."""
-        self._chunks: dict[UUID, list[BaseMessage] | None] = {}  # None when a reply is over
+        self._chunks: dict[UUID, list[BaseMessage] | None] = {}  # by run; None after its end
         self.first_token_ms: int | None = None
         """When the first words of the latest reply came, if it was streamed."""
         self.message: AIMessage | None = None
         """The last whole reply."""
 
     def listen(self, config: RunnableConfig | None) -> RunnableConfig:
-        """Return the config with which models are called that are to be heard."""
+        """Return a config; models that are called with it are heard."""
         return merge_configs(config, {"callbacks": [self]})
 
     def collect_broken(self) -> list[BaseMessage]:
@@ -292,7 +289,7 @@ class PartialReplyHandler(BaseCallbackHandler):
         return _cut_last([merge_pieces(begun[-1])]) if begun else []
 
     def on_chat_model_start(self, *_: Any, run_id: UUID, **run: Any) -> None:
-        """Listen to a reply, unless another model makes it, or the memory for itself."""
+        """Listen to a reply, unless it is one of those that are not heard."""
         is_own = not set(INTERNAL_TAGS).isdisjoint(run.get("tags") or ())
         if not is_own and run.get("parent_run_id") not in self._chunks:
             self._chunks[run_id] = []
@@ -306,14 +303,14 @@ class PartialReplyHandler(BaseCallbackHandler):
             self.first_token_ms = self.first_token_ms or get_now_ms()
 
     def on_stream_event(self, event: Mapping[str, Any], *, run_id: UUID, **_: Any) -> None:
-        """Take the text of an event; such streams bring no chunks."""
+        """Take the text of an event: LangChain's typed streams (`version="v3"`) have no chunks."""
         delta = event.get("delta") or {}
         if delta.get("type") == "text-delta":
             said = AIMessageChunk(content=delta["text"], id=f"{_RUN_PREFIX}-{run_id}")
             self.on_llm_new_token(run_id=run_id, chunk=ChatGenerationChunk(message=said))
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
-        """Keep a reply that came whole; forget what broke before it: it was tried again."""
+        """Keep a whole reply, and drop what broke off before it, because this is the retry."""
         made = response.generations
         said = getattr(made[0][0], "message", None) if made and made[0] else None
         if run_id not in self._chunks:

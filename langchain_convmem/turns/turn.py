@@ -1,4 +1,4 @@
-"""A turn, for every host: what of its call is new, what is stored of it, and how turns wait."""
+"""A turn at every host: which messages of a call are new, what is stored, how turns wait."""
 
 from __future__ import annotations
 
@@ -38,29 +38,22 @@ from langchain_convmem.views.messages import is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
 
-
-def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[str, int]:
-    """Return the times of a reply that ends now, by the names of `Metadata.timing`."""
-    times = {"llmStart": started_ms, "llmEnd": get_now_ms(), "firstToken": first_token_ms}
-    return {name: ms for name, ms in times.items() if ms is not None}
-
-
 # -- One turn -------------------------------------------------------------------------------------
 Status: TypeAlias = Literal["done", "interrupted", "failed", "cancelled"]
-"""How messages end a turn."""
+"""How a turn ended."""
 
 Opening: TypeAlias = tuple[LiveThread, Entry | None, list[Entry], Sequence[Entry]]
-"""How a turn began: the thread before it, the user's entry in the log if the turn is stored, what
-the model sees of the turn, and entries of what came with the same call and was said before it."""
+"""How a turn began: the thread before it; the user's entry, if the log has one; the turn as the
+model sees it; and entries of earlier messages that came with the same call."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
     """One turn of a thread, from what is said to what is stored of the answer.
 
-    `begin`, then the model, then `finish`, then `settle`: each may wait for the log, so that a
-    coroutine calls them by `background.hop` and `background.finish`. Not thread-safe: one turn, one
-    caller at a time.
+    A host calls `begin`, the model, `finish` and `settle`, in this order. The three methods may
+    wait for the log, so a coroutine calls them through `background.hop` or `background.finish`.
+    Not thread-safe: one caller at a time.
 
     Attributes:
         memory: Where the thread is.
@@ -70,7 +63,7 @@ class Turn:
         trace: Where the turn is reported.
         record_recall: Whether the reply's metadata says which lines were recalled for it.
         id: The turn's id in the log, for what is stored from now on.
-        context: What the model gets; None before.
+        context: What the model gets; None until `begin` has built it.
         started_ms: When the model was called.
         first_token_ms: When the first words of a stream came.
     """
@@ -85,12 +78,17 @@ class Turn:
     context: ModelContext | None = None
     started_ms: int = 0
     first_token_ms: int | None = None
+    # What the user says now.
     _human: BaseMessage | None = field(default=None, init=False)
-    """What the user says now, and what is to be stored of it."""
+    # What the write hook leaves of it, or of the question that the turn goes on with.
     _kept: BaseMessage | None = field(default=None, init=False)
+    # Id of the question's entry; None if the log has none.
     _asked_id: str | None = field(default=None, init=False)
+    # The thread's last position before the turn.
     _since: int = field(default=0, init=False)
+    # Ids of the turns that came with the call: what was stored of them can be retracted.
     _own_turns: set[str] = field(default_factory=set, init=False)
+    # The reply as it was stored.
     _stored: Sequence[Draft] = field(default=(), init=False)
 
     # -- before the model -------------------------------------------------------------------------
@@ -99,9 +97,9 @@ class Turn:
         """Store what is new of what is said, and return what the model gets.
 
         Args:
-            messages: What a call brings: what the user says now, last, and what its caller sends
-                along; or results of tools, or nothing, to go on with calls that are open. System
-                messages, and those marked `remember=False`, are for this call alone.
+            messages: What the user says now, last, after whatever the caller sends along; or
+                results of tools, or nothing, to go on with open calls. System messages, and those
+                marked `remember=False`, are for this call alone.
 
         Raises:
             InvalidMessageError: If there are no open calls to go on with.
@@ -124,7 +122,7 @@ class Turn:
                     turn = replace(turn, before=merge_entries(turn.before, earlier))
                 return turn.add_aside(aside)
 
-            # What is searched for is what is stored of what the user says.
+            # Recall searches for what the write hook leaves of the question.
             query = "" if self._kept is None else "\n".join(get_text_pieces(self._kept))
             context = view.build_context(locate, query, thread)
             self.trace.dispatch_event("convmem.context", context.count)
@@ -138,7 +136,7 @@ class Turn:
         return TurnView(self.memory, self.key, self.options, self.shape, self.trace)
 
     def _pass_hook(self, said: Sequence[BaseMessage]) -> None:
-        """Ask the write hook what is to be stored of what the user says, if anything is."""
+        """Ask the write hook what to store of the user's message; if nothing, store no turn."""
         if not said or get_role(said[-1]) != "user":
             return
         self._human = said[-1]
@@ -147,15 +145,16 @@ class Turn:
             self.options = replace(self.options, remember=False)
 
     def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
+        """Return what the thread stores of a message that came with the call; None if nothing."""
         if message is self._human:
             return self._kept  # the write hook was asked already
         return self.memory.drafting.filter_message(message)
 
     def _open(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
-        """Begin a turn that is new, or said otherwise, or to be answered once more."""
+        """Begin a turn whose question is new, edited, or to be answered once more."""
         human = cast("BaseMessage", self._human)
         thread, joined = join_thread(self.memory.log, thread, said, self._to_stored_form)
-        # The user's own words: what the write hook takes away is not for this turn.
+        # The model gets the user's own words, also those that the write hook takes away.
         shown: dict[str, Any] = {"message": human, "contents": get_text_pieces(human)}
         if joined.again is not None:
             return thread, joined.again, [replace(joined.again, **shown)], ()
@@ -173,7 +172,7 @@ class Turn:
         return thread, own if is_kept else None, [replace(own, **shown)], earlier
 
     def _continue(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
-        """Go on with a turn that the thread has, or that came with the call, by tools' results."""
+        """Go on with a turn of the thread or of the call, by results of tools if there are any."""
         results = find_results(said)
         before = said[: len(said) - len(results)]
         news: Sequence[Entry] = ()
@@ -187,7 +186,7 @@ class Turn:
         self._kept = asked.message
         drafts = self.memory.drafting.build_all(results, turn_id=turn_id)
         is_all = len(drafts) == len(results)
-        if not is_all:  # the write hook takes one away, which the model has to see
+        if not is_all:  # the model has to see a result, even one that the write hook drops
             drafts = [make_draft(result, turn_id=turn_id) for result in results]
         kept = self._keep(drafts, entries, stores=self.options.remember and is_all)
         told = {entry.message_id for entry in kept}
@@ -196,7 +195,7 @@ class Turn:
         return thread, asked, [*loop, *kept], earlier
 
     def _draft_chat(self, messages: Sequence[BaseMessage]) -> list[Draft]:
-        """Return drafts of what was said elsewhere before this turn: each question opens one."""
+        """Return drafts of messages from before this turn; each question begins a turn."""
         turn_id, role = make_ulid(), ""
         drafts: list[Draft] = []
         for message in messages:
@@ -209,7 +208,7 @@ class Turn:
     def _keep(
         self, drafts: Sequence[Draft], entries: Sequence[Entry], *, stores: bool
     ) -> Sequence[Entry]:
-        """Return messages as entries: in the log, or as they would be after the thread's."""
+        """Store drafts and return their entries; if not `stores`, return what would be stored."""
         self._own_turns.update(str(draft.turn_id) for draft in drafts)
         if stores and drafts:
             return self.memory.log.append(self.key, drafts)
@@ -230,13 +229,13 @@ class Turn:
         self.first_token_ms = heard_ms or self.first_token_ms or get_now_ms()
 
     def finish(self, messages: Sequence[BaseMessage], status: Status = "done") -> None:
-        """Store messages of the turn, in the place of what an attempt stored before.
+        """Store the reply, in place of one that an earlier attempt stored.
 
         Args:
             messages: The reply, in order; nothing to store nothing.
             status: `interrupted` marks the last message as cut off. `failed` and `cancelled`
-                retract the turn: views skip it, and the log keeps it. What they store has no ids
-                of its own: the same messages may be sent again.
+                retract the turn: views skip it, and the log keeps it. Their messages are stored
+                under new ids, because the same messages may be sent again.
         """
         is_void = status in ("failed", "cancelled")
         if status == "interrupted" and messages:
@@ -247,7 +246,7 @@ class Turn:
             try:
                 drafts = self._write(messages)
             except LogError as error:
-                error.text = messages[-1].text  # it was paid for, and nobody else has it
+                error.text = messages[-1].text  # the caller gets the reply at least this way
                 raise
             finally:  # also where the write hook refuses what was said
                 if is_void:
@@ -261,9 +260,8 @@ class Turn:
     def _write(self, messages: Sequence[BaseMessage]) -> Sequence[Draft]:
         """Append a reply, and return what was appended.
 
-        What is there is read, and the reply appended, in one transaction where the log has any;
-        what the write hook makes of the reply is asked before. To a question that was forgotten
-        meanwhile nothing is appended.
+        The thread is read and the reply appended in one transaction, if the log has any; the write
+        hook is asked before. If the question was forgotten meanwhile, nothing is appended.
         """
         context = self.context
         if context is None or not (messages and self.options.remember):
@@ -294,7 +292,7 @@ class Turn:
     def _replace_attempt(
         self, context: ModelContext, made: Sequence[Draft], there: Sequence[Entry]
     ) -> Sequence[Draft]:
-        """Return what to append: a reply, in the place of what an attempt stored before.
+        """Return what to append: a reply that retracts those of earlier attempts.
 
         Args:
             context: What the model got.
@@ -304,7 +302,7 @@ class Turn:
         said = [cast("BaseMessage", draft.message) for draft in made]
         named = assign_free_ids(said, [entry.message_id for entry in there], lambda _: None)
         drafts = [replace(draft, message=one) for draft, one in zip(made, named, strict=True)]
-        seen = {entry.id for entry in context.turn.own}  # of which a reply takes no place
+        seen = {entry.id for entry in context.turn.own}  # a reply replaces none of these
         live = find_live_entries([one for one in there if one.position >= context.turn.start])
         own = [one for one in live if one.turn_id == self.id and one.id not in seen]
         old = [one.id for one in own if one.role != "user"]
@@ -314,11 +312,11 @@ class Turn:
         return [Draft(role="control", turn_id=self.id, control=control), *drafts]
 
     def _retract(self, reason: RetractReason) -> None:
-        """Retract what was stored since the turn began; what it took the place of counts again."""
+        """Retract what was stored since the turn began; what it had replaced counts again."""
         if not self.options.remember:
             return
         own = {self.id, *self._own_turns}
-        # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
+        # Read from the log: a write may have been stored although its call failed.
         entries = self.memory.log.entries(self.key, after=self._since)
         gone = [one.id for one in entries if one.turn_id in own]
         gone += [one.id for one in entries if one.control and one.control.replacement in gone]
@@ -328,16 +326,22 @@ class Turn:
             self.memory.log.append(self.key, [draft])
 
     def settle(self) -> None:
-        """Compact the thread after a reply that was stored, if that is due."""
+        """Compact the thread if a reply was stored and compaction is due."""
         if self._stored and self.context is not None and self.memory.compactor is not None:
             said = [draft.message for draft in self._stored if draft.message is not None]
             with self.trace.mark_internal():
                 self.memory.compact(self.key, self.context.view, said)
 
 
+def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[str, int]:
+    """Return the times of a reply that ends now, by the names of `Metadata.timing`."""
+    times = {"llmStart": started_ms, "llmEnd": get_now_ms(), "firstToken": first_token_ms}
+    return {name: ms for name, ms in times.items() if ms is not None}
+
+
 # -- What a call brings ---------------------------------------------------------------------------
 def find_results(said: Sequence[BaseMessage]) -> list[ToolMessage]:
-    """Return the results of tools at the end of what is said, which an open turn goes on with."""
+    """Return the results of tools at the end of a list; an open turn goes on with these."""
     results = takewhile(lambda one: isinstance(one, ToolMessage), reversed(said))
     return cast("list[ToolMessage]", [*results][::-1])
 
@@ -358,14 +362,14 @@ def mark_unstored(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update={"additional_kwargs": marked})
 
 
-# -- What of a list is new ----------------------------------------------------------------------
+# -- Which messages of a list are new -------------------------------------------------------------
 _COMPARED = 200
-"""With so many of the user's latest messages in the thread a list is compared."""
+"""How many of the user's latest messages in the thread a list is compared with."""
 
 StoredForm: TypeAlias = Callable[[BaseMessage], BaseMessage | None]
 """Returns what the thread stores of a message; None if nothing."""
 Sent: TypeAlias = tuple[BaseMessage, BaseMessage | None]
-"""A message of a list, and what the thread stores of it."""
+"""A message of a list, and what the thread stores of it; None if nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,10 +391,12 @@ class Joined:
 def join_thread(
     log: MessageLog, thread: LiveThread, said: Sequence[BaseMessage], stored_form: StoredForm
 ) -> tuple[LiveThread, Joined]:
-    """Find where the messages of a call join a thread, in all of it unless only one is new.
+    """Find where the messages of a call join a thread.
+
+    Reads all of the thread for several messages, or for one whose id it has.
 
     Returns:
-        The thread, all of it where that was read, and what is new; see `join`.
+        The thread as far as it was read, and where the messages join it; see `join`.
     """
     own = said[-1].id
     if thread.floor and (len(said) > 1 or (own and log.find(thread.key, [own]))):
@@ -404,12 +410,12 @@ def join(
     *,
     stored_form: StoredForm = lambda message: message,
 ) -> Joined:
-    """Find where a list of messages joins a thread, and what of it is new.
+    """Find where a list of messages joins a thread, and which of them are new.
 
-    A message is known by its id. Without one, the user's messages alone are compared, by text and
-    in order: what follows the last one that the thread knows is new, but for its reply, which an
-    application may show in a form of its own. Nothing is taken back but by an id. A question at the
-    end that the thread ends with is answered once more; one that was answered is asked anew.
+    A message is known by its id. Without one, only the user's messages are compared, by text and in
+    order. What follows the last one that the thread has is new, except its reply, which an
+    application may show in a form of its own. Only an id can take anything back. A known question
+    at the end is answered once more if it has an id or no reply yet, and asked anew otherwise.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
@@ -418,7 +424,7 @@ def join(
     """
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
     while live and INTERRUPTED in live[-1].metadata.attributes:
-        live.pop()  # what is asked again is answered in its place
+        live.pop()  # the next reply to the question takes the place of this one
     last, is_asked = said[-1], get_role(said[-1]) == "user"
     named = next((one for one in live if last.id in (one.message_id, one.id)), None)
     if is_asked and named is not None and named.role == "user":
@@ -447,7 +453,7 @@ def _find_last_known(
     """Find the last of the user's messages that the thread has, in its order.
 
     Returns:
-        Its entry, and the number of what follows the message.
+        Its entry, None if there is none; and the index of what follows it in the list.
     """
     users = [entry for entry in entries if entry.role == "user"][-_COMPARED:]
     texts = [_fold(entry.message) for entry in users]
@@ -485,7 +491,7 @@ def _list_new(
     later = live[live.index(anchor) + 1 :] if anchor in live else ()
     replies = takewhile(lambda one: one.role != "user", later)
     is_over = anchor is not None and (anchor not in live or any(map(_is_last_word, replies)))
-    there = set[Any]().union(*[_mark(entry.message) for entry in entries])
+    there = {mark for entry in entries for mark in _mark(entry.message)}
     new, is_reply = list[BaseMessage](), True
     for message, form in sent:
         is_reply = is_reply and get_role(message) != "user"
@@ -498,14 +504,14 @@ def _list_new(
 
 
 def _mark(message: BaseMessage | None) -> set[tuple[str, str | None]]:
-    """Return what calls or a result are known by in a turn; a reply without calls ends it."""
+    """Return what a result, or the calls of a reply, are known by; empty for other messages."""
     if isinstance(message, ToolMessage):
         return {("result", message.tool_call_id)}
     return {("call", call["id"]) for call in find_calls(message)}
 
 
 def _fold(message: BaseMessage | None) -> str:
-    """Return a message's text, however it is cut into blocks or lines, and the user's media."""
+    """Return a message's text without regard to blocks and lines, and the media of a user's."""
     if message is None:
         return ""
     text = " ".join(str(message.text).split())
@@ -517,20 +523,20 @@ def _fold(message: BaseMessage | None) -> str:
 def continue_turn(
     entries: Sequence[Entry], results: Sequence[ToolMessage]
 ) -> tuple[Sequence[Entry], list[ToolMessage]]:
-    """Return what a call goes on with: all that followed the user's last words in the thread.
+    """Return what a call goes on with: the user's last words, and what followed in the thread.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
         results: Results of its calls; none to go on with what the thread has.
 
     Returns:
-        The entries of the turn that come before what is answered now, and the results, each under
-        an id that it has in every attempt. Messages that were added one by one are turns of their
-        own: the turn in the log is that of the last entry.
+        The entries of the turn that come before the next reply, and the results, each under an id
+        that is the same in every attempt. Messages that were added one by one are turns of their
+        own, so the turn that goes on in the log is that of the last entry.
 
     Raises:
-        InvalidMessageError: If nothing since then makes a call that a result answers, or if it
-            came to its end and there is nothing to go on with.
+        InvalidMessageError: If a result answers no call of the turn, or if the turn has ended and
+            there are no results.
     """
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
     asked = next((entry for entry in reversed(live) if entry.role == "user"), None)
@@ -564,10 +570,10 @@ def _is_last_word(entry: Entry) -> bool:
 
 
 def name_result(result: ToolMessage, key: ThreadKey, turn_id: str, caller: str) -> ToolMessage:
-    """Return a result under an id that it has in every attempt, so that a retry doubles nothing.
+    """Return a result under an id that is the same in every attempt: a retry stores nothing twice.
 
     Args:
-        result: A result; its own id stays.
+        result: A result; if it has an id, it keeps it.
         key: Its thread.
         turn_id: Its turn.
         caller: Id of the message that makes the call.
@@ -590,8 +596,8 @@ _LINES_LOCK = make_lock()
 def get_line(place: Place) -> FifoLock:
     """Return the line in which the turns of a thread wait, in order of arrival.
 
-    There is one per process, for synchronous and async turns alike; it lives as long as somebody
-    has it.
+    A process has one line per thread, for synchronous and asynchronous turns alike. It exists as
+    long as somebody holds it.
     """
     with _LINES_LOCK:
         return _LINES.setdefault(place, FifoLock(place[1].thread_id))
