@@ -1,8 +1,10 @@
-"""Sync of a state with messages to the log: what to store, and what to retract.
+"""Keeps the log in sync with the state of a graph or an agent: what to store, what to retract.
 
-For graphs and agents alike. A state holds messages by id and the log knows them by id, so whatever
-runs again, a retry, a resumed run, a turn that is tried once more, stores nothing twice. The log
-only ever adds entries.
+The state and the log know messages by id, so whatever runs again (a retry, a resumed run, a turn
+that is tried once more) stores nothing twice. The log only ever adds entries.
+
+`StateSync` does it for a node, which `NodeContext` describes. `StateDiff` compares a state with the
+log, and `TurnNote` is what the state itself notes of its turn.
 """
 
 from __future__ import annotations
@@ -36,36 +38,37 @@ from langchain_convmem.views.tool_calls import find_calls
 
 _AUX = "convmem_step"  # in the metadata of an entry: the step and the task that stored it
 _CHECKPOINTER = "__pregel_checkpointer"
-"""Under which LangGraph tells a node what keeps its state from run to run."""
+"""Key of a node's config: what keeps the state from run to run."""
 _SCRATCHPAD = "__pregel_scratchpad"
-"""Under which LangGraph tells a node at which step its run stops at the latest."""
+"""Key of a node's config: among other things, the step at which the run stops at the latest."""
 _BEYOND = 2**32
-"""A position after all that a log holds."""
+"""A position after every position of a log."""
 NOTHING_ASKED: Final = (
     "the input ends with what the assistant says, so there is nothing to answer; end with what the "
     "user says, and put other messages into the thread with memory.add_messages()"
 )
-"""Why a run is refused that brings replies alone."""
+"""Why a run that brings only replies is refused."""
 _MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[45][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
-"""Ids that say nothing: UUIDs such as LangGraph's, and those of `name_messages`."""
+"""Ids that an application did not choose: those of LangGraph and of `name_messages`."""
 NOTE_KEY: Final = "convmem_turn"
-"""Where a state keeps its `TurnNote`."""
+"""Key of a state: its `TurnNote`."""
 
 
-# -- Where in the run of a graph a node stands -----------------------------------------------------
+# -- Where a node stands in the run of a graph ----------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class NodeContext:
     """One execution of a node of a graph.
 
     Attributes:
         key: The thread of the log.
-        step: The checkpoint of the outermost graph that its step began with.
-        task: What LangGraph calls this execution, with the nodes around it: the same when it is
-            retried or resumed, and another in a new run.
+        step: The checkpoint of the outermost graph with which its step began.
+        task: LangGraph's name for this execution, with those of the nodes around it: the same when
+            it is retried or resumed, another in a new run.
         since: The checkpoint that the run starts from, if one was given.
         is_sent: Whether a `Send` brought the node its state.
-        is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
-        run: A number that is the same in all nodes of a run, and another in the next one of the
+        is_stateless: Whether no checkpointer keeps the state, so that it begins with what this run
+            was sent.
+        run: A number that is the same in all nodes of a run, and another in the next run of the
             same state; None if LangGraph does not provide it.
     """
 
@@ -98,9 +101,9 @@ class NodeContext:
         return "|" in self.task
 
     def replaces(self, entry: Entry) -> bool:
-        """Return whether an entry of the turn that the state lacks is of an earlier attempt.
+        """Return whether an entry that the state lacks is of an earlier attempt at the turn.
 
-        What a branch beside this one says in the same step is not.
+        One that another branch stores in the same step is not.
         """
         step, task = entry.metadata.aux.get(_AUX, (self.step, ""))
         return bool(task == self.task or step != self.step)
@@ -110,7 +113,7 @@ class NodeContext:
         return Metadata(aux={_AUX: [self.step, self.task]})
 
     def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
-        """Return the control entry that takes entries out of the views; nothing for none."""
+        """Return a list with the control entry that retracts entries; empty without ids."""
         control = Control(tuple(ids), reason)
         draft = Draft(role="control", control=control, metadata=self.make_metadata())
         return [draft] if ids else []
@@ -123,22 +126,25 @@ def _is_of_a_state(entry: Entry) -> bool:
 
 # -- A turn of a state ----------------------------------------------------------------------------
 class TurnNote(TypedDict):
-    """The current turn as a state keeps it: plain values that any checkpointer accepts."""
+    """The current turn as a state keeps it: plain values that any checkpointer accepts.
+
+    Attributes:
+        id: The turn's id in the log, a ULID.
+        first: Id of the message that it begins with.
+        user: The user of the turn.
+        generation: The log's generation of that user when the note was made, which `forget` raises.
+        position: Where in the log the turn begins, so that nodes need not look it up.
+        run: The run that made the note; see `NodeContext.run`.
+        held: Ids of what the state held last; empty at a host that does not follow removals.
+    """
 
     id: str
-    """The turn's id in the log, a ULID."""
     first: str
-    """Id of the message it begins with."""
     user: str | None
-    """The user of the turn."""
     generation: int
-    """The log's generation of that user when the note was made; `forget` raises it."""
     position: int
-    """Where in the log the turn begins: nodes need not look it up."""
     run: int | None
-    """The run that made the note; see `NodeContext.run`."""
     held: list[str]
-    """Ids of what the state held last; a host whose log follows no removals leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +153,15 @@ class BegunTurn:
 
     Attributes:
         note: What the state is to note of it; None for an empty state.
-        messages: The messages of the state as they are to be: without what was forgotten, or is to
-            be answered otherwise, and under their ids in the log.
+        messages: The messages that the state is to hold: under their ids in the log, without those
+            that were forgotten or are to be answered again.
     """
 
     note: TurnNote | None
     messages: Sequence[BaseMessage] = ()
 
     def has_changed(self, messages: Sequence[BaseMessage]) -> bool:
-        """Return whether the state is to hold others than these."""
+        """Return whether the state is to hold other messages than these."""
         return [*map(id, messages)] != [*map(id, self.messages)]
 
 
@@ -165,11 +171,11 @@ class SyncedTurn:
 
     Attributes:
         held: Ids of all messages of the state.
-        id: The turn; empty where nothing of it is stored.
-        messages: Its messages in the state, but those that were undone in the log.
-        known: Its live entries by message id, some perhaps of messages that left the state.
-        abandoned: Replies that an attempt made which came to nothing, and summaries of them.
-        is_heard: Whether anything is stored of what the user said; if not, no answer is.
+        id: The turn; empty if nothing of it is stored.
+        messages: Its messages in the state, except those that were undone in the log.
+        known: Its live entries by message id, perhaps also of messages that left the state.
+        abandoned: Replies of an attempt that failed, and summaries of them.
+        is_heard: Whether anything of the user's message is stored; if not, neither is the answer.
         own_tokens: What the memory's own models took before the next reply; see `OwnTokens.to_aux`.
     """
 
@@ -183,33 +189,34 @@ class SyncedTurn:
 
     @property
     def asked(self) -> Entry | None:
-        """The first of its entries; None of a turn that is not stored."""
+        """The first of its entries; None if nothing of it is stored."""
         return next(iter(self.known.values()), None)
 
 
-# -- What a state and the log know of each other --------------------------------------------------
+# -- Comparing a state with the log ---------------------------------------------------------------
 MakeDraft: TypeAlias = Callable[[BaseMessage, str | None], Draft | None]
-"""Makes what is to be stored of a message, in a turn; None if nothing is."""
+"""Returns what to store of a message in a turn; None if nothing."""
 
 
 class StateDiff:
-    """Compares a state with the log. For one comparison, not thread-safe.
+    """Compares a state with the log, once. Not thread-safe.
 
     Attributes:
-        entries: Those of the messages compared at least, by position.
-        versions: All that was stored under each message's id.
-        dead: Ids that count no more.
+        entries: By position, at least those of the messages to compare.
+        versions: All entries of each message, by the message's id.
+        dead: Ids that control entries retract.
         live: The entries that count.
         news: What to append.
-        turns: The turn of each message compared; None of a system message, and of a forgotten one.
-        is_heard: Whether anything of the user's latest message is stored; if not, no answer is.
+        turns: The turn of each message compared; None for system messages and forgotten ones.
+        is_heard: Whether anything of the user's latest message is stored; if not, neither is the
+            answer.
     """
 
     def __init__(self, entries: Sequence[Entry], draft: MakeDraft) -> None:
-        """Look up what is known.
+        """Prepare a comparison.
 
         Args:
-            entries: What the log knows.
+            entries: Those of the log, by position.
             draft: Makes drafts of messages.
         """
         self.entries, self._draft = entries, draft
@@ -227,8 +234,8 @@ class StateDiff:
     ) -> None:
         """Compare messages of a state, in order.
 
-        What the user newly says begins a turn. In a run it does so only after an answer: what comes
-        in the middle of a loop of tools belongs to the turn.
+        A new message of the user begins a turn. While a turn is under way, it does so only after an
+        answer: in the middle of a tool loop, it belongs to the turn.
 
         Args:
             said: The messages.
@@ -256,20 +263,20 @@ class StateDiff:
                 self.news.append(draft)
 
     def count_settled(self, messages: Sequence[BaseMessage]) -> int:
-        """Return how many messages come before the last one that is known."""
+        """Return how many messages come before the last one that the log has."""
         known = (number for number, one in enumerate(messages) if one.id in self.versions)
         return max(known, default=0)
 
     def is_changed(self, message: BaseMessage) -> bool:
-        """Return whether the state says something else than it said before under this id."""
+        """Return whether a message differs from what the state said under its id before."""
         versions, draft = self.versions.get(message.id or "", []), self._draft(message, None)
         return bool(versions) and draft is not None and not _is_known(versions, draft)
 
 
 def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
-    """Return whether a state says what it said before, or what was made of that in the log.
+    """Return whether a message is one that the state said before, or an edit of it in the log.
 
-    A message of the log's own that is newer than what the state says is an edit of it.
+    If the latest version was not stored for a state, it is such an edit; then all versions count.
     """
     body, said = encode_body(draft), versions
     if versions and _is_of_a_state(versions[-1]):
@@ -282,7 +289,7 @@ class StateSync:
     """Keeps a thread of the log in sync with a state. As thread-safe as the log.
 
     Attributes:
-        memory: Where the thread is, and what is stored of a message.
+        memory: Where the thread is.
         context: The node that runs.
         trace: Reports what was stored of replies.
     """
@@ -294,10 +301,10 @@ class StateSync:
     # -- A turn begins --------------------------------------------------------------------------
 
     def find_turn(self, messages: Sequence[BaseMessage], note: TurnNote | None) -> BegunTurn:
-        """Return the turn under way: as the state notes it, or as its messages tell.
+        """Return the turn under way, as the state notes it or as its messages show.
 
-        A state notes none where a run went past what does, where it has no place for the note, and
-        where nothing keeps it: then what is said of the turn already comes after it.
+        A state has no note if the run did not pass the node that writes one, if it has no key for
+        one, or if nothing keeps it. Then the answers at its end belong to the turn.
 
         Raises:
             ConfigError: If the state holds a turn of another user than the run is for.
@@ -313,8 +320,8 @@ class StateSync:
         """Store what the state holds and the log does not; return the turn that begins now.
 
         What was forgotten leaves the state, what was undone stays undone, and what the user says
-        again counts again. A run that brings nothing new asks for another answer: the one that the
-        state holds leaves it, and stays in the log until there is another.
+        again counts again. A run that brings nothing new asks for another answer: the present one
+        leaves the state, and stays in the log until the next one is stored.
 
         Args:
             messages: Those of the state, each with an id.
@@ -334,8 +341,8 @@ class StateSync:
         found = self.memory.log.find(context.key, [*ids, *removed])
         diff = StateDiff(self._read(found[0].position - 1) if found else [], self._draft)
         if note is None and is_kept and ids[1:] and not diff.count_settled(held):
-            self._check_user(self._find_user(ids[:-1]), ids)  # no key of the state is for the note
-        # What was sent for another user is refused, and stays in the state.
+            self._check_user(self._find_user(ids[:-1]), ids)  # the state may have no key for a note
+        # Retracted but never stored: refused when it was sent for another user; see `_check_user`.
         gone = set(diff.dead).difference(diff.versions)
         held, state = [one for one in held if one.id not in gone], messages
         for before, last in pairwise(held[-2:]):
@@ -354,10 +361,7 @@ class StateSync:
             until = diff.count_settled(spoken) if is_kept else 0
         forgotten = self._find_forgotten(spoken[:until], diff, note)
         back = _list_later(diff, spoken[-1]) if diff.is_changed(spoken[-1]) else []
-        # With a message that was removed goes what of its turn no state held, such as broken words.
-        cut = {one.turn_id for one in diff.live if one.message_id in removed}
-        left = [one.id for one in diff.live if one.turn_id in cut and one.message_id not in ids]
-        left += find_summaries_over(diff.live, left)
+        left = _list_left(diff, removed, ids)
         asked = str(spoken[_find_question(spoken)].id)
         if all(one.id in diff.dead for one in diff.versions.get(asked, ())):
             diff.versions.pop(asked, None)  # what was taken back and is said again counts again
@@ -386,21 +390,21 @@ class StateSync:
         )
 
     def _find_user(self, ids: Collection[str]) -> str | None:
-        """Return another user in whose thread of this name some messages are, if any."""
+        """Return another user whose thread with this id has one of these messages, if any."""
         key = self.context.key
         others = {owner.user_id for owner in self.memory.log.owners()} - {None, key.user_id}
         keys = [ThreadKey(user, key.thread_id) for user in others]
         return next((one.user_id for one in keys if self.memory.log.find(one, ids)), None)
 
     def _check_user(self, user: str | None, sent: Sequence[str] = ()) -> None:
-        """Refuse to continue one user's state for another, and whatever was sent to it."""
+        """Refuse to continue one user's state for another, and remember what was sent to it."""
         key = self.context.key
         if user in (None, key.user_id):
             return
         owner = ThreadKey(user, key.thread_id)
         entries = self.memory.log.entries(owner)
         known = {*(entry.message_id for entry in entries), *find_retracted_ids(entries)}
-        # A checkpointer knows a thread by its id alone, and keeps what it was sent for anyone.
+        # A checkpointer knows threads by id alone, so what was sent stays in the owner's state.
         refused = self.context.retract([name for name in sent if name not in known], "failed")
         self.memory.log.append(owner, refused)
         msg = (
@@ -413,14 +417,15 @@ class StateSync:
     def _join(
         self, state: Sequence[BaseMessage], held: list[BaseMessage], diff: StateDiff
     ) -> tuple[list[BaseMessage], StateDiff, Sequence[BaseMessage]]:
-        """Find what is new of a chat that its caller sends whole, or the end of, with every run.
+        """Find what is new if a caller sends the whole chat, or its end, with every run.
 
-        Such a state knows of no earlier turn, and perhaps no ids of the log: an id that LangGraph
-        made up for this run is none.
+        Such a state has no note, and its messages may lack the ids of the log. An id that LangGraph
+        made up for this run counts as none.
 
         Returns:
-            The messages of the turn, and those that are new before it; what the log knows of the
-            thread; and the messages of the state, those of a turn that goes on as the log has them.
+            What is new before the turn and the messages of the turn; the log's side of the
+            comparison; and the messages of the state, in which a turn that goes on is as the log
+            has it.
         """
         log, stored_form = self.memory.log, self.memory.drafting.filter_message
         thread = read_live(log, self.context.key)
@@ -448,13 +453,14 @@ class StateSync:
     def _count_kept(
         self, held: Sequence[BaseMessage], diff: StateDiff, note: TurnNote | None
     ) -> int:
-        """Return how many messages stay where a run brings no question but one that was asked.
+        """Return how many messages stay, if a run brings no new question.
 
-        It may bring an earlier one, edited: all that followed goes. A graph may come by here twice
-        in a run, so the note tells whether another run has begun.
+        Then the answer to the last one goes; if the run brings an edit of an earlier question, all
+        that followed that one does. A graph may come by here twice in a run, so the note tells
+        whether another run has begun.
 
         Raises:
-            InvalidMessageError: If it brings an answer of its own, behind one that is stored.
+            InvalidMessageError: If the run brings an answer of its own after one that is stored.
         """
         users = [number for number, one in enumerate(held) if get_role(one) == "user"]
         is_own = note is None or self.context.is_nested or note["run"] == self.context.run
@@ -470,8 +476,8 @@ class StateSync:
     def _go_back(self, ids: Sequence[str]) -> None:
         """Follow a run to the checkpoint that it starts from.
 
-        What came after it leaves the views, and what an earlier such run took out of them and this
-        state holds is back. Nothing is erased.
+        Messages after the checkpoint are retracted. Messages of the state that an earlier such run
+        retracted count again. Nothing is erased.
 
         Args:
             ids: Those of the messages that the state holds.
@@ -482,7 +488,7 @@ class StateSync:
         diff = StateDiff(self._read(), self._draft)
         held = [diff.versions[name] for name in ids if name in diff.versions]
         if context.is_nested and not held:
-            return  # a graph within a node, which starts with what it is given
+            return  # a graph within a node starts with what it is given
         last = max((versions[0].position for versions in held), default=0)
         turns = {one.turn_id for name in ids[-1:] for one in diff.versions.get(name, ())}
         own = {entry.id for versions in held for entry in versions}
@@ -516,7 +522,7 @@ class StateSync:
         if note is None:
             return SyncedTurn(ids, messages=spoken[find_exchange(spoken) :], is_heard=False)
         self._go_back(ids)
-        is_back = self.context.since is not None  # which may bring back any message of the state
+        is_back = self.context.since is not None  # any message of the state may count again
         said = spoken if is_back else spoken[find_start(spoken, note) :]
         diff = StateDiff(self._read(0 if is_back else note["position"] - 1), self._draft)
         forgotten = self._find_forgotten(said[: diff.count_settled(said)], diff, note)
@@ -527,7 +533,7 @@ class StateSync:
         last = max((n for n, entry in enumerate(own, 1) if entry.message_id in ids), default=0)
         abandoned = [one for one in own[last:] if one.role != "user" and self.context.replaces(one)]
         live = {entry.message_id for entry in diff.live}
-        # Where the question was forgotten, so is what answers it.
+        # If the question was forgotten, so was its answer.
         is_lost = note["first"] not in diff.versions and self._is_forgetting(note)
         over = find_summaries_over(diff.live, [entry.id for entry in abandoned])
         turn = SyncedTurn(
@@ -542,7 +548,7 @@ class StateSync:
         return turn
 
     def _write(self, turn: SyncedTurn, news: Sequence[Draft]) -> None:
-        """Write; what is new of the turn takes the place of what an attempt said before."""
+        """Append what is new of the turn, in place of what a failed attempt said."""
         said = {draft.message.id for draft in news if draft.message is not None}
         replaced = [one.id for one in turn.abandoned if news and one.message_id not in said]
         turn.abandoned = () if news else turn.abandoned
@@ -554,10 +560,10 @@ class StateSync:
     def _find_forgotten(
         self, settled: Sequence[BaseMessage], diff: StateDiff, note: TurnNote | None
     ) -> set[str]:
-        """Return the ids of messages that the log had and has no more, since they were forgotten.
+        """Return the ids of messages that were forgotten.
 
-        All before a later message was in the log, if the user had anything forgotten since the
-        note; what was another user's is new to this one.
+        What precedes a message of the log was in the log, too. If it is not, it was forgotten, or
+        it was another user's; this user's log tells whether anything was forgotten since the note.
         """
         lacking = {str(one.id) for one in settled if one.id not in diff.versions}
         return lacking if lacking and (note is None or self._is_forgetting(note)) else set()
@@ -579,8 +585,8 @@ class StateSync:
     ) -> list[BaseMessage]:
         """Store a reply and return it with ids of its own, under which it is stored.
 
-        It takes the place of what an attempt said before that came to nothing. One that broke off
-        is not stored if an earlier attempt said all of it.
+        It replaces the reply of a failed attempt. A reply that broke off is not stored if an
+        earlier attempt left a whole one.
         """
         if is_cut:
             if any(INTERRUPTED not in one.metadata.attributes for one in turn.abandoned):
@@ -601,7 +607,7 @@ class StateSync:
         return own
 
     def store_result(self, turn: SyncedTurn, result: ToolMessage) -> ToolMessage:
-        """Store what a tool returns; return it with the id that it has in every attempt."""
+        """Store what a tool returns; return it under an id that is the same in every attempt."""
         callers = {call["id"]: one.id for one in turn.messages for call in find_calls(one)}
         caller = callers.get(result.tool_call_id)
         if caller is not None and turn.is_heard:
@@ -613,7 +619,12 @@ class StateSync:
     # -- The log --------------------------------------------------------------------------------
 
     def _append(self, drafts: Sequence[Draft], asked: Sequence[str] = ()) -> list[Entry]:
-        """Append what is new; nothing if what it answers, by ids, was forgotten by now."""
+        """Append drafts, unless the message that they answer was forgotten meanwhile.
+
+        Args:
+            drafts: What is new.
+            asked: Id of that message, if it was stored before.
+        """
 
         def plan(there: Sequence[Entry]) -> Sequence[Draft]:
             return drafts if there or not asked else []
@@ -641,10 +652,10 @@ class StateSync:
 
 # -- Which messages were said, and belong together ------------------------------------------------
 def name_messages(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:
-    """Return the messages of a state, each with an id: the same one when the node runs again.
+    """Return the messages of a state, each with an id, which is the same when the node runs again.
 
-    A reducer such as that of deep agents leaves texts and maps without one. What is made up here
-    looks like what LangGraph makes up.
+    A reducer such as that of deep agents leaves texts and maps without one. Ids that are made up
+    here look like LangGraph's.
     """
 
     def make_id(number: int) -> str:
@@ -656,7 +667,7 @@ def name_messages(messages: Iterable[BaseMessage], context: NodeContext) -> list
 def find_exchange(messages: Sequence[BaseMessage]) -> int:
     """Return where the latest exchange begins: with the newest message of the user, or at 0.
 
-    What the user says in several messages without an answer is one beginning.
+    Several messages of the user in a row are one beginning.
     """
     start = _find_question(messages)
     while start and get_role(messages[start - 1]) == "user":
@@ -665,7 +676,7 @@ def find_exchange(messages: Sequence[BaseMessage]) -> int:
 
 
 def _find_question(messages: Sequence[BaseMessage]) -> int:
-    """Return the number of what the user said last; 0 if there is nothing."""
+    """Return the index of the user's last message; 0 if there is none."""
     users = (number for number, one in enumerate(messages) if get_role(one) == "user")
     return max(users, default=0)
 
@@ -683,7 +694,7 @@ def is_answer(message: BaseMessage | None) -> bool:
 
 
 def is_stand_in(message: BaseMessage) -> bool:
-    """Return whether a message stands for others that a summary took the place of."""
+    """Return whether a message stands in for others, as a summary or the reply after it."""
     more = message.additional_kwargs
     is_ours = more.get("source") in (SUMMARY_SOURCE, NOTED_SOURCE)
     return is_ours or more.get("lc_source") == "summarization"
@@ -692,8 +703,8 @@ def is_stand_in(message: BaseMessage) -> bool:
 def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:
     """Return the messages of a state that are the thread's.
 
-    What stand-ins stand for is in the log, verbatim. Where nothing keeps the state, its system
-    messages steer one run alone.
+    The log has what stand-ins stand for, verbatim. If nothing keeps the state, its system messages
+    are for one run alone.
     """
     return [
         message
@@ -705,10 +716,10 @@ def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list
 def find_aside(
     messages: Sequence[BaseMessage], note: TurnNote | None, context: NodeContext
 ) -> list[BaseMessage]:
-    """Return what of the messages of a state only the model of this run sees.
+    """Return the messages of a state that only the model of this run sees.
 
-    Where nothing keeps the state, these are its system messages, and what stands before the turn
-    and is marked as not to be stored.
+    If nothing keeps the state, these are its system messages, and those before the turn that are
+    marked as not to be stored. Otherwise there are none.
     """
     shown = messages if context.is_stateless else ()
     marked = {id(one) for one in shown[: find_start(shown, note)] if not is_remembered(one)}
@@ -716,13 +727,23 @@ def find_aside(
 
 
 def find_start(messages: Sequence[BaseMessage], note: TurnNote | None) -> int:
-    """Return where the turn of a note begins; 0 if none of its messages is there."""
+    """Return where the turn of a note begins; 0 if its first message is not there."""
     first = None if note is None else note["first"]
     return next((number for number, one in enumerate(messages) if one.id == first), 0)
 
 
+def _list_left(diff: StateDiff, removed: Collection[str], ids: Collection[str]) -> list[str]:
+    """Return the ids of what goes with removed messages, and of summaries that cover any of it.
+
+    That is all of their turns that the state does not hold, such as a partial reply.
+    """
+    turns = {one.turn_id for one in diff.live if one.message_id in removed}
+    left = [one.id for one in diff.live if one.turn_id in turns and one.message_id not in ids]
+    return [*left, *find_summaries_over(diff.live, left)]
+
+
 def _list_later(diff: StateDiff, message: BaseMessage) -> list[str]:
-    """Return the ids of what was said after a message, and of summaries that tell of it."""
+    """Return the ids of what was said after a message, and of summaries that cover any of it."""
     said = [entry for entry in diff.live if entry.role != "summary"]
     number = next((n for n, entry in enumerate(said) if entry.message_id == message.id), len(said))
     told = [entry.id for entry in said[number:]]
