@@ -289,7 +289,7 @@ class ConversationMemory:
         if provider is not None:
             resolve_provider(provider)
         chosen = TurnOptions.pick(options, given)
-        self._turn_memory.check_options(chosen)
+        self._turn_memory.use_options(chosen)
         names = {name: given[name] for name in RememberingRunnable.model_fields if name in given}
         chain = read_chain(inner, input_messages_key, history_messages_key)
         return RememberingRunnable(**{**names, "options": chosen, "memory": self, "inner": chain})
@@ -369,7 +369,7 @@ class ConversationMemory:
         shape = ChainShape(None, resolve_provider(provider or "strict"))  # of one that reads text
         if isinstance(engine.model, Runnable):
             shape = ChainShape.from_chain(engine.model, {}, provider)
-        self._turn_memory.check_options(chosen)
+        self._turn_memory.use_options(chosen)
         self._turn_memory.use_model(shape.model)
         thread = MemoryThread(self._turn_memory, ThreadKey(user_id, thread_id), chosen, shape)
         named = given.keys() & {*ConversationConfig.model_fields, "system_prompt"}
@@ -427,7 +427,7 @@ class ConversationMemory:
             ConfigError: If the title is too long or has several lines, the thread has no entries,
                 or the log cannot store documents.
         """
-        return update_thread(self.log, ThreadKey(user_id, thread_id), {"title": check_title(title)})
+        update_thread(self.log, ThreadKey(user_id, thread_id), {"title": check_title(title)})
 
     aset_title = to_async(set_title)
 
@@ -442,7 +442,7 @@ class ConversationMemory:
         Raises:
             ConfigError: If the thread has no entries, or the log cannot store documents.
         """
-        return update_thread(self.log, ThreadKey(user_id, thread_id), {"archived": bool(archived)})
+        update_thread(self.log, ThreadKey(user_id, thread_id), {"archived": bool(archived)})
 
     aarchive = to_async(archive)
 

@@ -59,7 +59,7 @@ def check_settings(
         ConfigError: If an option is invalid, the provider unknown, or `keep_state` says neither to
             keep all of a state nor the latest turn of it.
     """
-    memory.check_options(options)
+    memory.use_options(options)
     if provider is not None:
         resolve_provider(provider)
     if keep_state not in ("all", "turn"):

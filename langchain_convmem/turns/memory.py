@@ -1,4 +1,4 @@
-"""A memory as its turns see it: log, recall, profiles and summaries, and the turns under way."""
+"""A memory as its turns see it: log, recall, summaries and profiles."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ if TYPE_CHECKING:
     from langchain_convmem.views.providers import ModelFacts
 
 OnSummary: TypeAlias = "Callable[[SummaryEvent], object]"
-"""Is told of compactions; see `ConversationMemory.open`."""
+"""Is called after compactions; see `ConversationMemory.open`."""
 
 SummarizeWhen: TypeAlias = Literal["background", "foreground"]
 """When a thread that is due is compacted: by a worker thread after the turn, or within the turn."""
 
 _DEFAULT_RECALL_TOKENS = 1000
-"""Budget of recalled text where neither a call nor the settings name one."""
+"""Budget of recalled text if neither a call nor the settings name one."""
 _RECALL_SHARE = 0.5
 """Recalled lines take at most this part of `context_tokens`, unless a call asks for more."""
 _PROFILE_SHARE = 0.25
-"""What is known of the user takes at most this part of what the thread may take."""
+"""The profile takes at most this part of what the thread may take."""
 
 _logger = logging.getLogger("langchain_convmem")
 
 
 @dataclass(eq=False)
 class TurnMemory:
-    """A memory as a turn sees it: what a `ConversationMemory` is made of.
+    """What a `ConversationMemory` is made of, as a turn uses it.
 
     Thread-safe: the turns of all threads share it.
 
@@ -65,14 +65,15 @@ class TurnMemory:
         drafting: Makes drafts of messages, through the write hook.
         token_counter: What counts tokens.
         profile_tokens: Budget of the profile in a turn that recalls and whose options name none.
-        now_ms: The time at which profiles are read, milliseconds since the epoch; None is now.
-        recall: Finds lines of earlier conversations; None until it is used, see `line_recall`.
-        compactor: Compacts threads; None for never.
-        profiler: Proposes items of profiles; None where rules alone do.
-        active_turns: The turns under way: who closes the memory waits for them.
+        now_ms: The time as of which profiles are read, in milliseconds since the epoch; None is
+            now.
+        recall: Finds lines of earlier conversations; None until first use, see `line_recall`.
+        compactor: Compacts threads; None without a summarizer.
+        profiler: Proposes items of profiles; None if only rules do.
+        active_turns: The turns under way; closing the memory waits for them.
         count_text: What counts the tokens of a text.
         log_place: Identifies the log in this process; handles of one file are one log.
-        owns_recall: Whether no recall was given: this one ends with the memory.
+        owns_recall: Whether the recall was made here, so that it is closed with the memory.
     """
 
     log: MessageLog
@@ -88,7 +89,7 @@ class TurnMemory:
     def __post_init__(self) -> None:
         """Find out once where the log is, and what counts texts."""
         self.count_text = get_text_counter(self.token_counter)
-        # Caches hold it longer than the log lives, and no later log may be taken for that one.
+        # Caches keep it longer than the log lives, and must not take a later log for that one.
         self.log_place: Hashable = getattr(self.log, "path", None) or ref(self.log)
         self._lock = make_lock()
         self.owns_recall = True
@@ -99,10 +100,10 @@ class TurnMemory:
     # -- recall -----------------------------------------------------------------------------------
 
     def set_recall(self, given: DialogRecall | None, **parts: Any) -> None:
-        """Take a recall, or what to make a `LineRecall` of; see `ConversationMemory`.
+        """Take a recall, or the parts of a `LineRecall`; see `ConversationMemory`.
 
         Raises:
-            ConfigError: If it is none, searches elsewhere, or comes with parts of another one.
+            ConfigError: If it is no recall over this log, or comes with parts of another one.
         """
         named = [name for name in parts if parts[name] is not None]
         self.owns_recall = given is None
@@ -133,7 +134,7 @@ class TurnMemory:
             return self.recall
 
     def embed_soon(self, owner: Owner) -> None:
-        """Have what was just stored of an owner embedded, if the owner was searched before."""
+        """Have an owner's new lines embedded in the background, if they were searched before."""
         if self.recall is not None:
             self.recall.embed_later(owner)
 
@@ -146,10 +147,10 @@ class TurnMemory:
         when: SummarizeWhen,
         on_summary: OnSummary | None,
     ) -> None:
-        """Take what threads are compacted by and when; see `ConversationMemory.open`.
+        """Take what compacts threads, and when; see `ConversationMemory.open`.
 
         Raises:
-            ConfigError: If a part makes no sense.
+            ConfigError: If an argument is invalid.
         """
         if when not in get_args(SummarizeWhen):
             msg = f"summarize_when must be 'background' or 'foreground', got {when!r:.80}"
@@ -198,10 +199,13 @@ class TurnMemory:
             raise ConfigError(msg)
         return self.compactor
 
-    def check_options(self, options: TurnOptions) -> None:
-        """Have threads summarised before these options leave something out.
+    def use_options(self, options: TurnOptions) -> None:
+        """Have threads summarised before the budgets of these options leave something out.
 
-        Several hosts of one memory share its settings: the smallest budget decides.
+        All hosts of a memory share its settings, so the smallest budget decides.
+
+        Raises:
+            ConfigError: If a budget leaves too little for messages that wait to be summarised.
         """
         budgets = [options.history_tokens]
         if options.budget is not None:
@@ -217,7 +221,8 @@ class TurnMemory:
     def use_model(self, model: ModelFacts) -> None:
         """Have threads summarised before the window of a turn's model is full.
 
-        What is not known of it changes nothing. If none but "auto" is to summarise, the first does.
+        A window that is not known changes nothing. With `summarizer="auto"`, the first chat model
+        becomes the summarizer.
         """
         if self.compactor is None:
             return
@@ -237,12 +242,12 @@ class TurnMemory:
     def compact(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
     ) -> None:
-        """Compact a thread if that is due, now or later.
+        """Compact a thread if that is due, now or in the background.
 
         Args:
             key: The thread.
             view: The thread as the model saw it; None if not available.
-            replies: What was stored of the answer.
+            replies: The messages that were stored after it.
         """
         if self.compactor is not None and self.compactor.may_be_due(view, replies):
             done = self._compactions.submit(key)
@@ -250,7 +255,7 @@ class TurnMemory:
                 ask(done.result, lambda: asyncio.shield(asyncio.wrap_future(done)))
 
     def _compact_and_prepare(self, key: ThreadKey) -> None:
-        """Compact a thread, and take up what is folded now, which the next turn would have to."""
+        """Compact a thread, and read its folded summaries now, so that the next turn need not."""
         from langchain_convmem.recall.embedding import choose_embedder
         from langchain_convmem.summarizing.branches import prepare_branches
 
@@ -265,7 +270,7 @@ class TurnMemory:
 
     @cached_property
     def profile_reader(self) -> ProfileReader:
-        """What follows the log; made on first use, since it loads the rules of languages."""
+        """Reads profiles from the log; made on first use, because it loads rules of languages."""
         from langchain_convmem.profile.reader import ProfileReader
 
         return ProfileReader(self.log, now_ms=self.now_ms)
@@ -286,7 +291,7 @@ class TurnMemory:
         return (options.recall_tokens or most) if options.recall else 0
 
     def get_profile_budget(self, options: TurnOptions) -> int:
-        """Return the token budget for what is known of the user in a turn with these options."""
+        """Return the token budget for the user's profile in a turn with these options."""
         most = self.profile_tokens if options.recall else 0
         most = most if options.profile_tokens is None else options.profile_tokens
         return most if options.room is None else min(most, int(options.room * _PROFILE_SHARE))
@@ -302,26 +307,26 @@ class TurnMemory:
             check_askable(rewriter, "the rewriter", "arecall, ainvoke or the like")
 
     def note_turn(self, key: ThreadKey) -> None:
-        """Have a turn that was stored embedded soon, and read by a profiler when it is time."""
+        """Have a stored turn embedded, and read by the profiler when that is due."""
         self.embed_soon(key.owner)
         if self.profiler is not None and self.profiler.note_turn(key):
             self._readings.submit(key)
 
     def flush(self, timeout_s: float | None) -> bool:
-        """Wait for what goes on behind the turns; return whether both ended within this time."""
+        """Wait for compactions, then for the profiler; return whether both ended in time."""
         are_compacted = self._compactions.flush(timeout_s)
         return self._readings.flush(timeout_s) and are_compacted
 
     def close(self) -> None:
-        """Finish what is under way behind the turns, and start no more."""
+        """Finish what is under way in the background, and start nothing more."""
         self._compactions.close()
         self._readings.close()
         if self.recall is not None and self.owns_recall:
             self.recall.close()
 
 
-def get_turn_memory(memory: Any) -> TurnMemory:
-    """Return what the turns of a `ConversationMemory` run over; for the package's own hosts.
+def get_turn_memory(memory: object) -> TurnMemory:
+    """Return what a `ConversationMemory` is made of, for the package's own hosts.
 
     Raises:
         ConfigError: If it is no such memory.
@@ -343,12 +348,12 @@ _PAUSE_MS = 3_600_000
 def choose_items(
     profile: UserProfile, seen: Sequence[Entry], max_tokens: int, count: TextCounter
 ) -> Sequence[ProfileItem]:
-    """Return what a turn's model gets of its user's profile, best first.
+    """Return the items of a user's profile that the model of a turn gets, best first.
 
-    That is what was known when the first message was stored that the model sees of the thread, or
-    the first one after a pause. Until the beginning of the view changes, or the provider has
-    dropped its prefix, the block is the same, byte for byte: what the user said in the thread since
-    then is there to read. What is retracted or forgotten leaves at once.
+    These are the items that were known when the first message was stored that the model sees of the
+    thread, or the first one after a long pause. So the block stays the same, byte for byte, as long
+    as a provider may cache it; what the user has said in the thread since then is in the messages.
+    Retracted and forgotten items leave at once.
 
     Args:
         profile: The profile as of now.
