@@ -1,8 +1,8 @@
 """`memory.wrap(inner)`: a Runnable that remembers.
 
-A turn guarantees its order: the user's message is durable before the model is called, the
-reply is stored as one message when it is complete, and what a cut stream had brought is stored as
-`interrupted`. Failed writes are raised, not just logged.
+A turn keeps this order: the user's message is durable before the model is called, and the reply is
+stored as one message when it is complete. If a stream breaks off, what it brought is stored, marked
+`interrupted`. A failed write is raised, not just logged.
 """
 
 from __future__ import annotations
@@ -86,22 +86,22 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         return await self._acall_with_config(self._ainvoke, input, stamp_config(config), **kwargs)  # type: ignore[arg-type]  # see `invoke`
 
     def _invoke(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
-        turn = self._make_turn(value, config)
-        with turn.line.hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
-            payload, config = turn.begin(config)
+        call = self._make_call(value, config)
+        with call.line.hold(self.queue_timeout_s), call.turn.memory.active_turns.count():
+            payload, config = call.begin(config)
             output = self.inner.invoke(payload, config, **kwargs)
-            turn.finish(output)
-            turn.turn.settle()
+            call.finish(output)
+            call.turn.settle()
         return output
 
     async def _ainvoke(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
-        turn = self._make_turn(value, config)
-        async with turn.line.ahold(self.queue_timeout_s):
-            with turn.turn.memory.active_turns.count():
-                payload, config = await hop(partial(turn.begin, config))
+        call = self._make_call(value, config)
+        async with call.line.ahold(self.queue_timeout_s):
+            with call.turn.memory.active_turns.count():
+                payload, config = await hop(partial(call.begin, config))
                 output = await self.inner.ainvoke(payload, config, **kwargs)
-                await finish(partial(turn.finish, output))
-                await hop(turn.turn.settle)
+                await finish(partial(call.finish, output))
+                await hop(call.turn.settle)
         return output
 
     # -- streams --------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Generator[Any]:
         """Run one turn and yield the answer in pieces as it arrives."""
-        # The helper drops a stream that its reader left; closing it here ends the turn, and raises
-        # here if what came cannot be written.
+        # The helper below drops the inner stream if the reader leaves. Closed here, that one ends
+        # the turn, and raises if the partial reply cannot be written.
         with ExitStack() as opened:
 
             def open_stream(inputs: Any, config: RunnableConfig, **kwargs: Any) -> Iterator[Any]:
@@ -124,18 +124,18 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     def _stream(
         self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any
     ) -> Generator[Any]:
-        turn = self._make_turn(next(inputs), config)
-        with turn.line.hold(self.queue_timeout_s), turn.turn.memory.active_turns.count():
-            payload, config = turn.begin(config)
+        call = self._make_call(next(inputs), config)
+        with call.line.hold(self.queue_timeout_s), call.turn.memory.active_turns.count():
+            payload, config = call.begin(config)
             try:
                 for chunk in self.inner.stream(payload, config, **kwargs):
-                    turn.take_chunk(chunk)
+                    call.take_chunk(chunk)
                     yield chunk
             except BaseException:
-                turn.cut()
+                call.cut()
                 raise
-            turn.finish(turn.reply.output)
-            turn.turn.settle()
+            call.finish(call.reply.output)
+            call.turn.settle()
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -156,22 +156,22 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     async def _astream(
         self, inputs: AsyncIterator[Any], config: RunnableConfig, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        turn = self._make_turn(await anext(inputs), config)
-        async with turn.line.ahold(self.queue_timeout_s):
-            with turn.turn.memory.active_turns.count():
-                payload, config = await hop(partial(turn.begin, config))
+        call = self._make_call(await anext(inputs), config)
+        async with call.line.ahold(self.queue_timeout_s):
+            with call.turn.memory.active_turns.count():
+                payload, config = await hop(partial(call.begin, config))
                 stream = self.inner.astream(payload, config, **kwargs)
                 try:
                     async for chunk in stream:
-                        turn.take_chunk(chunk)
+                        call.take_chunk(chunk)
                         yield chunk
                 except BaseException:
-                    await finish(turn.cut)
+                    await finish(call.cut)
                     raise
                 finally:
                     await aclose_quietly(stream)
-                await finish(partial(turn.finish, turn.reply.output))
-                await hop(turn.turn.settle)
+                await finish(partial(call.finish, call.reply.output))
+                await hop(call.turn.settle)
 
     def stream_events(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run one turn and return its events; for `version="v3"`, the typed stream of a model."""
@@ -191,13 +191,13 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
     # -- the turn -------------------------------------------------------------------------------
 
-    def _make_turn(self, value: Any, config: RunnableConfig) -> WrappedTurn:
-        """Return the turn of one call.
+    def _make_call(self, value: Any, config: RunnableConfig) -> ChainCall:
+        """Return a call of the chain, with its turn.
 
         Raises:
-            ConfigError: If the call names no thread, two threads or two users, or sets an option
-                that there is not.
-            InvalidMessageError: If nothing in the input can be answered.
+            ConfigError: If the call names no thread, two threads or two users, or sets an unknown
+                option.
+            InvalidMessageError: If the input cannot be answered.
         """
         configurable = config.get("configurable", {})
         shape = self._fixed_shape
@@ -222,7 +222,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         )
         line = get_line((memory.log_place, turn.key))
         keys = (self.input_messages_key or "input", before or "history")
-        return WrappedTurn(turn, line, said, extra, keys, self.output_messages_key)
+        return ChainCall(turn, line, said, extra, keys, self.output_messages_key)
 
 
 # -- The input of a call -------------------------------------------------------------------------
@@ -232,20 +232,20 @@ def _read_input(
     """Read the input of a call, in any form that `read_messages` accepts.
 
     Args:
-        value: The input; `None`, or results of tools alone, go on with a turn whose calls are open.
+        value: The input; `None`, or only results of tools, go on with an open turn.
             A dict may hold `{"messages": ...}`, or the user's words under `input_messages_key`,
             earlier messages under `history_messages_key`, and further keys for the inner chain.
         input_messages_key: Key of what is said; None is `input`.
         history_messages_key: Key of what was said before; None is `history`.
 
     Returns:
-        What the user says now, last, and what callers who send the whole chat, or its last
-        messages, send along; or results of tools; or nothing, to go on with the turn as it stands.
-        And what else a dict held.
+        The messages: what the user says now, last, after whatever the caller sends along; or
+        results of tools; or nothing, to go on with the turn as it stands. And the other keys of a
+        dict.
 
     Raises:
-        InvalidMessageError: If it cannot be answered: it has no message, one that the
-            assistant said last, or a blank one of the user.
+        InvalidMessageError: If it cannot be answered: it has no messages, or ends with one of the
+            assistant or a blank one of the user.
     """
     extra: Mapping[str, Any] = {}
     if isinstance(value, Mapping) and not _is_message(value):
@@ -295,20 +295,20 @@ def _take_keys(
     return said, {str(name): item for name, item in value.items() if name not in taken}
 
 
-# -- One turn of a chain --------------------------------------------------------------------------
+# -- One call -------------------------------------------------------------------------------------
 @dataclass(slots=True)
-class WrappedTurn:
-    """One turn of a wrapped chain: what the chain is called with, and what it said as messages.
+class ChainCall:
+    """One call of a wrapped chain, and the turn that it makes.
 
     Attributes:
         turn: The turn.
-        line: In which the turns of its thread wait.
-        said: What the call says.
-        extra: What else its input held.
-        keys: Under which a dict holds what is said, and what was said before.
-        answer_key: Under which one holds the answer.
-        heard: Hears the models of the chain, and learns what they take.
-        reply: What came of a stream.
+        line: The line in which the turns of its thread wait.
+        said: The messages of its input.
+        extra: Other keys of its input.
+        keys: The chain's keys of what is said, and of what was said before.
+        answer_key: The key of the answer, if the chain returns a dict.
+        heard: Collects what the chain's models say.
+        reply: Collects the stream.
         given: The messages that the chain was called with.
     """
 
@@ -329,7 +329,7 @@ class WrappedTurn:
         return context.make_call(self.heard.listen(config), self.extra, *self.keys)
 
     def take_chunk(self, chunk: Any) -> None:
-        """Add a chunk of what the chain streams; note when the first words of the reply came."""
+        """Take a chunk of the stream, and note when the first words of the reply came."""
         self.reply.add(chunk)
         self.turn.note_first_token(self.heard.first_token_ms)
 
@@ -339,7 +339,7 @@ class WrappedTurn:
         self.turn.finish(read_reply(output, self.given, heard=heard, output_messages_key=key))
 
     def cut(self) -> None:
-        """Store the part of a stream received before it was cut off, marked `interrupted`."""
+        """Store what a stream brought before it broke off, marked `interrupted`."""
         self.turn.finish(self.reply.collect_cut(self.given, self.answer_key), "interrupted")
 
 
@@ -348,7 +348,7 @@ def _open_typed_stream(chunks: Iterator[Any]) -> ChatModelStream:
     """Return LangChain's typed stream (`version="v3"`) of chunks; reading it runs the chain.
 
     Raises:
-        ConfigError: When it is read, if the chain yields neither messages nor text.
+        ConfigError: While it is read, if the chain yields neither messages nor text.
     """
     events = chunks_to_events(map(_to_generation, chunks))
     stream = ChatModelStream()
