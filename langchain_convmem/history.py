@@ -1,7 +1,7 @@
 """The history of one thread: what was said, read and changed through the views.
 
-`ConversationHistory` is the public class, and `AddedTurn` what it shows. Below stands what other
-hosts of a thread share with it: cutting a reply, forking, and reading its live part.
+`ConversationHistory` is the public class, and its methods return `AddedTurn`. The functions below
+are shared with the hosts of turns: cutting a reply, forking a thread, and reading its live part.
 """
 
 from __future__ import annotations
@@ -431,13 +431,17 @@ class ConversationHistory(BaseChatMessageHistory):
         return pieces
 
     def _append_about(self, told: set[str], draft: Draft) -> Entry:
-        """Append what tells of other entries; erase it again if one was erased meanwhile.
+        """Append a summary or a pin; erase it again if an entry that it is about was erased.
 
-        Whoever erases an entry looks for what tells of it afterwards, and this looks again after
-        that. So whichever comes last sees the other.
+        `forget` looks for summaries and pins after it has erased entries, and this looks for the
+        entries after it has appended. So whichever comes last sees the other.
+
+        Args:
+            told: Ids of the entries that it is about.
+            draft: The summary or pin.
 
         Raises:
-            StaleWindowError: If so.
+            StaleWindowError: If one of these entries was erased.
         """
         [added] = self.log.append(self.key, [draft])
         gone = told.difference(entry.id for entry in self.entries)
@@ -544,7 +548,7 @@ class ConversationHistory(BaseChatMessageHistory):
             raise ConfigError(f"sink must be a non-empty string, got {sink!r}")
         name = f"export:{sink}"
         while True:
-            # The cursor first: entries read after it hold all that it counts.
+            # The cursor is read first, so that the entries include all that it counts.
             document = self.log.get_state(self.key, name)
             before = ExportCursor(**(document.value if document else {}))
             version = None if document is None else document.version
@@ -580,8 +584,6 @@ def _find_last_summary(entries: Sequence[Entry]) -> Turn | None:
 
 
 # -- A turn whose metadata can be extended, durably -----------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class AddedTurn(Turn):
     """A turn whose metadata can be extended, durably.
@@ -640,10 +642,10 @@ class AddedTurn(Turn):
 def cut_reply(
     log: MessageLog, key: ThreadKey, drafting: DraftBuilder, heard: Heard, message_id: str | None
 ) -> Entry | None:
-    """Cut a reply of a thread; return its entry, None if nothing is left of it.
+    """Cut a reply of a thread; return its entry, or None if nothing is left of it.
 
-    The write hook is asked about the words that were heard, not about what is left of the reply:
-    that is part of what it let through. See `ConversationHistory.cut_reply`.
+    The write hook sees the words that were heard. It does not see the cut reply, which is part of
+    one that it has seen. See `ConversationHistory.cut_reply`.
     """
     if isinstance(heard, str) and heard.strip():
         kept = drafting.apply_hook(AIMessage(heard))  # the words as the log holds them
@@ -661,21 +663,19 @@ def cut_reply(
 def fork_thread(
     log: MessageLog, origin: ThreadKey, at: str | Turn | None, new_thread_id: str | None
 ) -> ThreadKey:
-    """Copy what a thread shows up to a point into another one of its user; return that one.
+    """Copy what a thread shows, up to a point, to a new thread of its user; return the new one.
 
-    Pins go along, but for those of messages that do not.
-
-    What was said is copied at once or not at all; summaries follow one by one, since each names
-    what it covers by the places the copies got.
+    Messages are copied at once or not at all. Summaries follow one by one, because each names the
+    positions of the copies that it covers. Pins go along, except those of messages that do not.
 
     Args:
         log: The log of both.
-        origin: The thread to copy from.
+        origin: The thread to copy.
         at: The last message to copy; see `find_entries_until`.
-        new_thread_id: The thread to copy to, which must not be in use; None makes up an id.
+        new_thread_id: The new thread, which must not be in use; None makes up an id.
 
     Raises:
-        ConfigError: If `at` is not in the view of `origin`, or the other thread is in use.
+        ConfigError: If `origin` does not show `at`, or the new thread is in use.
     """
     target = ThreadKey(origin.user_id, make_ulid() if new_thread_id is None else new_thread_id)
     entries = log.entries(origin)
@@ -693,8 +693,6 @@ def fork_thread(
 
 
 # -- The live part of a thread: what its next view needs, read without the archive before it ------
-
-
 @dataclass(frozen=True, slots=True)
 class LiveThread:
     """Entries of a thread that are enough for its next view.
@@ -703,8 +701,8 @@ class LiveThread:
         key: The thread.
         entries: By ascending position, control entries included. They may be shared with others:
             read them, and change nothing.
-        floor: All entries after this position are among these; 0 where none is left out.
-        cut_at: The budget that left out what a model would read otherwise; None if there is none.
+        floor: All entries after this position are among these; 0 if none is left out.
+        cut_at: The budget that left out messages which a model could see; None if none did.
     """
 
     key: ThreadKey
@@ -715,8 +713,8 @@ class LiveThread:
     def build_view(self, **options: Any) -> Context | None:
         """Return the view of the whole thread.
 
-        None if it takes more than these entries, or if what must not be cut is larger than the
-        budget: the view of all entries tells which.
+        None if it takes more than these entries, or if what must not be cut exceeds the budget. The
+        view of all entries tells which.
         """
         try:
             view = build_context(self.entries, is_cut=self.cut_at is not None, **options)
@@ -754,7 +752,7 @@ def read_further(log: MessageLog, thread: LiveThread, token_counter: TokenCounte
     """Return the same thread with more of its entries, if there are more."""
     if thread.cut_at is None:
         return read_all(log, thread)
-    # A view shows less than was read where it drops reasoning, for one.
+    # A view may show less than was read, for example because it drops reasoning.
     return read_live(log, thread.key, 4 * thread.cut_at, token_counter)
 
 

@@ -36,17 +36,17 @@ OnShown: TypeAlias = Callable[[BaseMessage, BaseMessage], None]
 
 @dataclass(slots=True, eq=False)
 class MemoryThread:
-    """A thread whose log, summaries and recalled lines a conversation goes by.
+    """A thread of a memory, for one conversation.
 
-    Turns of conversations and of wrapped chains over one thread share one line. Readers are
-    thread-safe.
+    Its turns wait in one line with those of wrapped chains. Methods that only read are thread-safe.
 
     Attributes:
         memory: The memory.
         key: The thread.
-        options: Budgets, and what is recalled; a send may set its own.
-        shape: Whose rules the messages keep, and what reads them.
-        is_plain: Whether the model sees the messages as they are: nothing is recalled or repaired.
+        options: What the model gets; a send may override them.
+        shape: What the model takes, and whose rules the messages keep.
+        is_plain: Whether the model sees the messages as they are, with nothing recalled or
+            repaired.
     """
 
     memory: TurnMemory
@@ -76,10 +76,10 @@ class MemoryThread:
     # -- the turn ---------------------------------------------------------------------------------
 
     def make_turn(self, config: RunnableConfig | None = None) -> Turn:
-        """Return a turn, by the config that its send runs under.
+        """Return a turn under the config of its send.
 
         Raises:
-            ConfigError: If that sets an option that there is not, or names another user.
+            ConfigError: If the config sets an unknown option, or names another user.
         """
         config = ensure_config(config)
         configurable, own = config["configurable"], self.key.user_id
@@ -101,12 +101,14 @@ class MemoryThread:
         return self.make_turn().make_view().read_view(locate).view.messages
 
     def begin(self, turn: Turn, asked: Sequence[BaseMessage], note: OnShown) -> list[BaseMessage]:
-        """Store what is said, and return what the model sees; until the end, no reader sees it.
+        """Store what is said, and return what the model sees.
+
+        Until `finish` is called, readers do not see the turn.
 
         Args:
             turn: The turn.
             asked: What is said.
-            note: Called if recalled lines are in what the user says.
+            note: Called if recalled lines are added to what the user says.
         """
         for message in asked:
             check_question(message)
@@ -117,13 +119,13 @@ class MemoryThread:
             return _build_all(context.turn.entries)
         at = context.asked
         if at is not None and context.recalled and context.recall_place == "user":
-            # Templates put the parts of a message together without a space between them.
+            # Templates join the parts of a message without a space.
             context = replace(context, recalled=f"{context.recalled}\n\n")
             note(build_message(context.turn.own[0]), context.given[at])
         return context.given
 
     def finish(self) -> None:
-        """Let readers see the turn, which was stored or taken back."""
+        """Let readers see the turn, which was stored or retracted."""
         self._until = None
 
     # -- looking back -----------------------------------------------------------------------------
@@ -165,6 +167,6 @@ class MemoryThread:
 
 
 def _build_all(entries: Sequence[Entry]) -> list[BaseMessage]:
-    """Return copies of messages as they are: templates may know roles that no class has."""
+    """Return copies of messages as they are, also with roles that only a template knows."""
     said = [one for one in find_live_entries(entries) if one.role != "summary"]
     return [copy_detached(one.message, id=one.message_id) for one in said if one.message]

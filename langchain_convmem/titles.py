@@ -1,6 +1,7 @@
-"""Titles of threads, and which threads are archived: one small document beside each thread.
+"""Titles of threads, and which threads are archived: one small document for each thread.
 
-A title is no entry: no model reads it and no recall finds it. `forget` erases it with its thread.
+A title is not an entry: no model sees it, and recall does not find it. `forget` erases it with its
+thread.
 """
 
 from __future__ import annotations
@@ -15,18 +16,17 @@ from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import ThreadInfo, ThreadKey, read_id
 
 MAX_TITLE = 200
-"""Characters of a title at most."""
+"""How many characters a title may have."""
 DOCUMENT = "thread"
 """Name of the document that keeps a thread's title: `{"title", "archived"}`."""
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
 def check_title(title: str) -> str:
-    """Return a title as it is stored: without blanks around it; empty text is none.
+    """Return a title as it is stored: without white space around it. Empty text removes a title.
 
     Raises:
-        ConfigError: If it is no text, is longer than `MAX_TITLE` characters, or holds what is no
-            text of one line.
+        ConfigError: If it is not one line of text, or longer than `MAX_TITLE` characters.
     """
     text = title.strip() if isinstance(title, str) else None
     if text is None or _UNPRINTABLE.search(text) or len(text) > MAX_TITLE:

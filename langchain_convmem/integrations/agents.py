@@ -69,7 +69,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     is required. The context can name the user instead (`user_id`). A call can override options,
     also under `configurable`: `"memory": {"recall": False}`. A turn with `remember=False` is not
     stored; in the state, its user message is marked with
-    `additional_kwargs={"remember": False}`. Without a checkpointer, pass only new messages.
+    `additional_kwargs={"remember": False}`. Without a checkpointer, pass the new messages or the
+    whole chat.
 
     Put it last in the list, so that it sees the model that is actually called. Thread-safe; one
     instance can serve any number of threads.

@@ -196,9 +196,9 @@ def record_node(memory: ConversationMemory, *, remember: bool = True) -> Runnabl
 def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
     """Return the node that compacts the thread when due.
 
-    It comes after `record`. It works by the memory's options: in the node, in the background, or by
-    notifying a worker; without a summarizer it does nothing. What a summary covers leaves the
-    model's view, not the log, and not the state.
+    It comes after `record`. The memory's `summarize_when` says whether the node waits for the
+    summary; without a summarizer, it does nothing. What a summary covers leaves the model's view,
+    but neither the log nor the state.
 
     Args:
         memory: The memory to use; the caller closes it.

@@ -1,6 +1,6 @@
-"""Options of a turn: its thread and user, and what the model gets.
+"""Options of a turn: what the model gets, whether it is stored, and in whose thread.
 
-The same at every host: wrapped chains, conversations, graphs and agents.
+They are the same at every host: wrapped chains, conversations, graphs and agents.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ class TurnOptions:
 
     @classmethod
     def pick(cls, options: TurnOptions | None, given: Mapping[str, Any]) -> TurnOptions:
-        """Return options with those that a call names on top of them.
+        """Return options, overridden by arguments of the same names.
 
         Args:
-            options: Options as one value; None takes the defaults.
+            options: The options; None takes the defaults.
             given: Arguments by name; None leaves an option as it is, and other names are ignored.
 
         Raises:
-            ConfigError: If a value is invalid, or `options` is no such value.
+            ConfigError: If a value is invalid, or `options` is no `TurnOptions`.
         """
         if not isinstance(options, TurnOptions | None):
             raise ConfigError(f"options must be TurnOptions, got {describe_value(options)}")
@@ -113,7 +113,7 @@ class TurnOptions:
     def merge_call(self, configurable: Mapping[str, Any]) -> TurnOptions:
         """Return the options, overridden by the call's `configurable["memory"]`.
 
-        A budget of recalled text that the call asks for replaces a number of blocks.
+        If the call sets `recall_tokens` alone, it replaces a `recall_k` that was set before.
 
         Raises:
             ConfigError: If an option is unknown, of the wrong type, or in the wrong place.
@@ -141,17 +141,17 @@ class TurnOptions:
         return replace(self, **changes)
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    """Refuse what is no whole number, or too small.
+def check_count(name: str, value: object, least: int) -> None:
+    """Check a whole number.
 
     Raises:
-        ConfigError: If so.
+        ConfigError: If it is no whole number, or less than `least`.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise _make_error(name, value, f"a whole number of at least {least}")
 
 
-def _make_error(name: str, value: Any, wanted: str) -> ConfigError:
+def _make_error(name: str, value: object, wanted: str) -> ConfigError:
     return ConfigError(f"{name} must be {wanted}, got {describe_value(value)}")
 
 
@@ -162,7 +162,7 @@ def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str)
     Args:
         configurable: What the call carries under `configurable`: `thread_id` or `session_id`, and
             `user_id`, which the context of a graph may name instead.
-        context: The context; None is that of the graph that runs here, if one does.
+        context: The context of the graph; None reads that of the current run, if there is one.
         host: What is called, for the error.
 
     Raises:
@@ -176,14 +176,14 @@ def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str)
 
 _IDS = frozenset({"thread_id", "session_id", "user_id"})
 _SLIPS = {name.replace("_", ""): name for name in _IDS}
-"""Taken for another key, the id of a user would be none: several users would share a thread."""
+"""What misspelled keys such as `userId` mean: if they were ignored, users would share a thread."""
 
 
 def read_ids(configurable: Mapping[str, Any], context: Any = None) -> tuple[Any, Any]:
-    """Return the thread and the user that a call names, None for what it does not; see `read_key`.
+    """Return the thread and the user that a call names, None for either if not; see `read_key`.
 
     Raises:
-        ConfigError: If it names two threads or two users, or an id by another spelling of its key.
+        ConfigError: If it names two threads or two users, or if a key is misspelled.
     """
     for name in configurable.keys() - _IDS:
         meant = _SLIPS.get(name.casefold().replace("-", "").replace("_", ""))
@@ -204,7 +204,7 @@ def agree(first: Any, second: Any, said: str) -> Any:
     """Return what a call names in one of two places, or in both.
 
     Raises:
-        ConfigError: If the two differ; `said` tells which they are.
+        ConfigError: If the two differ; the message begins with `said`.
     """
     if None not in (first, second) and str(first) != str(second):
         raise ConfigError(f"{said}; pass one, or the same in both")
@@ -222,7 +222,7 @@ def refuse_unnamed_run(problem: str, host: str = "the agent") -> NoReturn:
     raise ConfigError(f"{problem}; call {host} with {named}")
 
 
-def _get_current_context() -> Any:
+def _get_current_context() -> object:
     """Return the context of the current graph run; None outside of a run."""
     # Inside a run it is loaded; elsewhere nobody must pay for the import.
     runtime = sys.modules.get("langgraph.runtime")

@@ -1,7 +1,7 @@
 """What a turn reports to LangChain's callbacks, and the memory's own runs in it.
 
-Recall is a retriever run under the chain's. Models that the memory itself calls (inside an
-embedder, a write hook, a log) run under tags by which streams leave them out, and their tokens are
+Recall is a retriever run under the chain's. Models that the memory itself calls (in a rewriter, an
+embedder or a write hook) run under tags, so that streams leave them out, and their tokens are
 counted. Metadata and events hold names and counts, never what was said.
 """
 
@@ -46,8 +46,8 @@ def stamp_config(config: RunnableConfig | None, *, thread_id: str | None = None)
     """Return the config of a call with trace metadata: the version and the thread.
 
     Args:
-        config: What the call was given.
-        thread_id: The thread, where the call does not name it.
+        config: The config of the call.
+        thread_id: The thread, if the config does not name it.
     """
     from langchain_convmem._version import __version__
 
@@ -65,15 +65,15 @@ class TurnTrace:
     """The callbacks of one turn. Not thread-safe, as the turn.
 
     Attributes:
-        config: What the inner chain is called with: a child of the chain's run.
-        own_tokens: What models of the memory's own took.
+        config: The config under which the turn runs.
+        own_tokens: What the memory's own models took.
     """
 
     config: RunnableConfig
     own_tokens: OwnTokens = field(default_factory=OwnTokens)
 
     @property
-    def _thread_id(self) -> Any:
+    def _thread_id(self) -> object:
         return self.config.get("metadata", {}).get("thread_id")
 
     @contextmanager
@@ -90,7 +90,7 @@ class TurnTrace:
         try:
             yield
         finally:
-            # Not by a token: a forgotten turn may be closed in another context.
+            # Not by a token: an abandoned turn may be closed in another context.
             var_child_runnable_config.set(before)
 
     def run_internal(self, call: Callable[[], T]) -> T:
@@ -131,7 +131,7 @@ class TurnTrace:
         return found
 
     def report_stored(self, drafts: Sequence[Draft]) -> None:
-        """Dispatch what an append of a reply stored."""
+        """Dispatch what was stored of a reply, in numbers."""
         self.dispatch_event("convmem.stored", partial(count_stored, drafts))
 
     def report_own_models(self) -> None:
@@ -140,13 +140,14 @@ class TurnTrace:
             self.dispatch_event("convmem.own_models", lambda: own)
 
     def dispatch_event(self, name: str, count: Callable[[], dict[str, int]]) -> None:
-        """Dispatch a custom event of the run, and write it at DEBUG; its data are counts.
+        """Dispatch a custom event of the run, and log it at DEBUG; its data are counts.
 
-        Without a run, as where a conversation stores what its reader left, there is no event.
+        Without a run, for example when a conversation stores a turn that its reader left, there is
+        no event.
 
         Args:
             name: The event.
-            count: Returns the counts; it is called only where somebody listens.
+            count: Returns the counts; called only if somebody listens.
         """
         callbacks: Any = self.config.get("callbacks")
         is_run = isinstance(callbacks, BaseCallbackManager) and callbacks.parent_run_id
@@ -160,7 +161,7 @@ class TurnTrace:
 
 
 def _tell(call: Callable[[], Any]) -> Any:
-    """Make a call of a manager, which is one for event loops where there is one to ask."""
+    """Call a callback manager; in an event loop it is asynchronous, and the loop awaits it."""
     return ask(call, call)
 
 

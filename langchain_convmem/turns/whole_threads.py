@@ -1,4 +1,4 @@
-"""What is done with whole threads: they are counted, moved to another user, and erased."""
+"""Whole threads: to erase them, to move them to another user, and to count what they hold."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from langchain_convmem.views.summaries import find_pins_over, find_summaries_ove
 def list_owners(
     log: MessageLog, user_id: str | None, thread_id: str | None, *, all_users: bool = False
 ) -> Sequence[Owner]:
-    """Return whom a call names.
+    """Return the owners that a call names.
 
     Raises:
         ConfigError: If it names nobody, somebody and everybody, or all users of a log that cannot
@@ -101,15 +101,15 @@ def move_thread(memory: TurnMemory, origin: ThreadKey, target: ThreadKey) -> Non
 
 def _erase(log: MessageLog, key: ThreadKey, ids: Sequence[str]) -> ForgetReceipt:
     """Erase entries, the summaries that cover them and what a provider compacted of them."""
-    known: list[Entry] = log.entries(key)
+    known = log.entries(key)
     named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
     drafts, compacted = plan_without_compactions(known, named)
     if drafts:
         log.append(key, drafts)
     gone = [*ids, *_list_telling(known, named), *compacted]
     receipt = log.forget(key, gone)
-    # Who writes a summary looks afterwards whether all is there that it tells of; here goes one
-    # that was written, and looked, since the thread was read.
+    # Whoever writes a summary checks afterwards that nothing it covers was erased. One whose check
+    # came before the erasure is found here.
     later = log.entries(key, after=known[-1].position if known else 0)
     late = set(_list_telling([*known, *later], named)).difference(gone)
     if late:
@@ -172,7 +172,7 @@ def compute_stats(entries: Sequence[Entry]) -> ThreadStats:
     live = find_live_entries(entries)
     shown = [entry for entry in live if entry.role != "summary"]
     said = sum(entry.control is None for entry in entries)
-    # One that was edited or cut has the id and the usage that it had before.
+    # A reply that was edited or cut keeps its id and usage, and counts once.
     taken = {
         (entry.message_id, usage["input_tokens"], usage["output_tokens"])
         for entry in entries
