@@ -224,9 +224,8 @@ def _list_pieces(chunk: Any) -> list[BaseMessage]:
 
 async def aclose_quietly(stream: AsyncIterator[Any]) -> None:
     """Close a stream now, if it can be closed, rather than when it is collected."""
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()
+    if hasattr(stream, "aclose"):
+        await stream.aclose()
 
 
 def add_up(total: Any, chunk: Any) -> Any:

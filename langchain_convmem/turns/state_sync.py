@@ -95,18 +95,14 @@ class NodeContext:
             run=getattr(configurable.get(_SCRATCHPAD), "stop", None),
         )
 
-    @property
-    def is_nested(self) -> bool:
-        """Whether the graph runs within a node of another one."""
-        return "|" in self.task
-
     def replaces(self, entry: Entry) -> bool:
         """Return whether an entry that the state lacks is of an earlier attempt at the turn.
 
-        One that another branch stores in the same step is not.
+        One that another branch stores in the same step is not, nor one of another graph.
         """
         step, task = entry.metadata.aux.get(_AUX, (self.step, ""))
-        return bool(task == self.task or step != self.step)
+        is_earlier = task == self.task or step != self.step
+        return entry.role != "user" and is_earlier and _name_graph(task) == _name_graph(self.task)
 
     def make_metadata(self) -> Metadata:
         """Return the metadata of an entry that this node stores."""
@@ -117,6 +113,11 @@ class NodeContext:
         control = Control(tuple(ids), reason)
         draft = Draft(role="control", control=control, metadata=self.make_metadata())
         return [draft] if ids else []
+
+
+def _name_graph(task: str) -> str:
+    """Return the names of the nodes around the graph that a task runs in; none at the top."""
+    return re.sub(":[^|]*", "", task).rpartition("|")[0]
 
 
 def _is_of_a_state(entry: Entry) -> bool:
@@ -319,9 +320,9 @@ class StateSync:
     def begin(self, messages: Sequence[BaseMessage], note: TurnNote | None = None) -> BegunTurn:
         """Store what the state holds and the log does not; return the turn that begins now.
 
-        What was forgotten leaves the state, what was undone stays undone, and what the user says
-        again counts again. A run that brings nothing new asks for another answer: the present one
-        leaves the state, and stays in the log until the next one is stored.
+        What was forgotten leaves a state with a note, what was undone stays undone, and what the
+        user says again counts again. A run that brings nothing new asks for another answer: the
+        present one leaves the state, and stays in the log until the next one is stored.
 
         Args:
             messages: Those of the state, each with an id.
@@ -368,7 +369,9 @@ class StateSync:
         diff.compare(spoken, forgotten, None)
         controls = [*context.retract(left, "rewind"), *context.retract(back, "replaced")]
         stored = self._append([*controls, *diff.news])
-        gone.update(forgotten, (str(one.id) for one in held[len(spoken) :]))
+        # Without a note, nothing tells what was forgotten from what was never to be stored.
+        gone.update(forgotten if note is not None else ())
+        gone.update(str(one.id) for one in held[len(spoken) :])
         after = [one for one in state if one.id not in gone]
         return BegunTurn(self._make_note(diff, spoken, stored), after)
 
@@ -463,7 +466,7 @@ class StateSync:
             InvalidMessageError: If the run brings an answer of its own after one that is stored.
         """
         users = [number for number, one in enumerate(held) if get_role(one) == "user"]
-        is_own = note is None or self.context.is_nested or note["run"] == self.context.run
+        is_own = note is None or _name_graph(self.context.task) or note["run"] == self.context.run
         if is_own or not users or not is_answer(held[-1]):
             return len(held)
         changed = [number for number in users if diff.is_changed(held[number])]
@@ -487,7 +490,7 @@ class StateSync:
             return
         diff = StateDiff(self._read(), self._draft)
         held = [diff.versions[name] for name in ids if name in diff.versions]
-        if context.is_nested and not held:
+        if _name_graph(context.task) and not held:
             return  # a graph within a node starts with what it is given
         last = max((versions[0].position for versions in held), default=0)
         turns = {one.turn_id for name in ids[-1:] for one in diff.versions.get(name, ())}
@@ -502,8 +505,8 @@ class StateSync:
         left = [
             one.id
             for one in live
-            if one.role != "summary" and one.message_id not in ids
-            if one.id in diff.dead or (one.position > last and one.turn_id not in turns)
+            if one.role != "summary" and one.message_id not in ids and one.position > last
+            if one.id in diff.dead or one.turn_id not in turns
         ]
         gone = [*lifted, *left, *find_summaries_over(live, left)]
         self._append(context.retract(gone, "rewind"))
@@ -531,7 +534,7 @@ class StateSync:
         start = diff.turns.index(turn_id) if turn_id in diff.turns else 0
         own = [entry for entry in diff.live if entry.turn_id == turn_id]
         last = max((n for n, entry in enumerate(own, 1) if entry.message_id in ids), default=0)
-        abandoned = [one for one in own[last:] if one.role != "user" and self.context.replaces(one)]
+        abandoned = [one for one in own[last or len(own) :] if self.context.replaces(one)]
         live = {entry.message_id for entry in diff.live}
         # If the question was forgotten, so was its answer.
         is_lost = note["first"] not in diff.versions and self._is_forgetting(note)

@@ -11,6 +11,7 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 from scripted_agents import RUNS, agent_with, calls, entries, says, shape, spoken, view
@@ -136,6 +137,43 @@ def test_a_summary_in_the_middle_of_a_loop_loses_nothing_of_it(memory):
     assert len({entry.turn_id for entry in entries(memory)}) == 1
     agent.invoke(says("Sure?"), at())
     assert view(memory)[-2:] == ["human: Sure?", "ai: Yes."]
+
+
+@INNER_AND_OUTER
+def test_a_summary_that_leaves_nothing_of_the_turn_in_the_state_hides_nothing(memory, place):
+    class Fold(AgentMiddleware):
+        def before_model(self, state, runtime):
+            if state["messages"][-1].type == "tool":
+                told = HumanMessage(
+                    "So far: a look.", additional_kwargs={"lc_source": "summarization"}
+                )
+                return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), told]}
+            return None
+
+    model = ScriptedChatModel(replies=[calls("yard"), "In the yard."])
+    agent_with(memory, model, **{place: [Fold()]}).invoke(says("Where?"), at())
+    assert view(memory) == [
+        "human: Where?",
+        "ai -> c0",
+        "tool c0: yard: a bicycle",
+        "ai: In the yard.",
+    ]
+
+
+def test_agents_one_after_the_other_keep_what_the_first_did_though_no_state_has_it(memory):
+    first = agent_with(memory, ScriptedChatModel(replies=[calls("yard"), "A bicycle."]))
+    second = agent_with(memory, ScriptedChatModel(replies=["Noted."]))
+    steps = StateGraph(MessagesState)
+    steps.add_sequence(
+        [
+            ("look", lambda state: first.invoke({"messages": state["messages"]}) and {}),
+            ("tell", lambda state: second.invoke({"messages": state["messages"]})),
+        ]
+    )
+    steps.add_edge(START, "look")
+    steps.compile().invoke(says("Where?"), at())
+    assert [entry.control for entry in entries(memory)] == [None] * 5
+    assert view(memory)[1] == "ai -> c0"
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -313,6 +313,29 @@ def test_a_branch_that_was_left_comes_back_with_its_state(app, memory):
     assert shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]
 
 
+def test_a_branch_comes_back_whole_though_its_state_kept_one_turn(memory, saver, model):
+    graph = create_memory_graph(memory, model, checkpointer=saver, keep_state="turn")
+    chat(graph, "one", "two", "three")
+    first, third = [snapshot(graph, _ends_with(text)) for text in ("re: one", "re: three")]
+    graph.invoke(says("four"), first)
+    graph.invoke(says("five"), third)
+    assert [one.text for one in model.seen[-1]][::2] == ["one", "two", "three", "five"]
+
+
+def _ends_with(text):
+    return lambda found: not found.next and found.values["messages"][-1].text == text
+
+
+def test_a_state_without_a_note_keeps_what_is_not_stored(memory, saver):
+    said = ScriptedChatModel(replies=[echo])
+    graph = graph_of(memory, ("model", model_node(memory, said)), saver=saver)
+    graph.invoke(says("one"), at())
+    graph.invoke(says("two"), at(remember=False))
+    chat(graph, "three", "four")
+    assert [one.text for one in messages_of(graph)][::2] == ["one", "two", "three", "four"]
+    assert shown(memory)[::2] == ["one", "three", "four"]
+
+
 @pytest.mark.parametrize("name", ["q1", "q2"])
 def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(
     app, memory, numbered, name
