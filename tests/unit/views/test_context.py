@@ -17,9 +17,16 @@ from langchain_core.messages import (
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.records import Cover, Draft
+from langchain_convmem.records import Cover, Draft, Entry
+from langchain_convmem.turns.view import make_entry
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.context import NOTED_SOURCE, NOTED_TEXT, SUMMARY_SOURCE, build_context
+from langchain_convmem.views.context import (
+    NOTED_SOURCE,
+    NOTED_TEXT,
+    SUMMARY_SOURCE,
+    LiveReach,
+    build_context,
+)
 from langchain_convmem.views.live import PLACEHOLDER_TEXT, build_turns
 from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
@@ -271,3 +278,27 @@ def test_an_empty_summary_is_shown_as_none_and_its_stretch_stays_in_the_log(text
         entries = log.append(KEY, [make_draft(HumanMessage("c"))]) and log.entries(KEY)
     assert shape(build_context(entries)) == [("human", "c")]
     assert [entry.contents for entry in entries[:2]] == [("a",), ("b",)]
+
+
+ID = "01ARZ3NDEKTSV4RRFFQ69G5FA"
+SAID = (AIMessage("In the shed."), HumanMessage("Where is it?"))
+CHAT = [make_entry(SAID[n % 2], KEY, n, f"{ID}{n - 1 + n % 2}", f"{ID}{n}") for n in range(1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "stretches", "floor"),
+    [([(1, 4)], [(3, None)], 4), ([(3, 4), (7, 8)], [(0, 2), (3, 6), (8, None)], 9)],
+)
+def test_what_a_summary_covers_is_not_read_but_for_its_last_entry(ranges, stretches, floor):
+    told = Entry(id=ID, key=KEY, position=9, turn_id="", role="summary", cover=Cover(ranges))
+    reach = LiveReach(None, len)
+    found = reach.find_stretches([told])
+    assert (found, reach.floor, reach.is_enough(CHAT)) == (stretches, floor, False)
+
+
+@pytest.mark.parametrize(("budget", "floor"), [(6, 4), (8, 2), (14, 0)])
+def test_a_read_is_enough_where_a_question_opens_what_weighs_more_than_the_budget(budget, floor):
+    reach = LiveReach(budget, lambda messages: 4 * len(messages))
+    reach.find_stretches([])
+    assert (reach.is_enough(CHAT), reach.floor) == (floor > 0, floor)
+    assert reach.select_needed(CHAT) == CHAT[floor:]
