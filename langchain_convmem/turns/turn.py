@@ -158,18 +158,17 @@ class Turn:
         shown: dict[str, Any] = {"message": human, "contents": get_text_pieces(human)}
         if joined.again is not None:
             return thread, joined.again, [replace(joined.again, **shown)], ()
-        is_kept = self.options.remember
-        kept = cast("BaseMessage", self._kept) if is_kept else human
+        kept = cast("BaseMessage", self._kept) if self.options.remember else human
         drafts = [*self._draft_chat(joined.new[:-1]), make_draft(kept, turn_id=make_ulid())]
         if joined.replaces is not None:
             thread = read_all(self.memory.log, thread)  # all that followed goes
-        if joined.replaces is not None and is_kept:
+        if joined.replaces is not None and self.options.remember:
             old = joined.replaces.message_id
             made = plan_replace(thread.entries, old, kept, keep_later=False)
             drafts = [replace(one, turn_id=made[-1].turn_id) for one in made]
-        *earlier, own = self._keep(drafts, thread.entries, stores=is_kept)
+        *earlier, own = self._keep(drafts, thread.entries, stores=self.options.remember)
         earlier = [entry for entry in earlier if entry.control is None]
-        return thread, own if is_kept else None, [replace(own, **shown)], earlier
+        return thread, own if self.options.remember else None, [replace(own, **shown)], earlier
 
     def _continue(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Opening:
         """Go on with a turn of the thread or of the call, by results of tools if there are any."""

@@ -117,8 +117,13 @@ class TurnView:
         """Return what the model gets of the thread, without recall; see `build_context`."""
         thread = thread or self.read_thread()
         turn, most = locate(thread.entries), self.memory.get_profile_budget(self.options)
-        profile = self.memory.profile_reader.read(self.key.owner).profile if most else None
-        reserved = most if profile is not None and profile.items else 0
+        profile, reserved, count = None, 0, self.memory.count_text
+        if most:
+            from langchain_convmem.profile.profile import format_items
+
+            profile = self.memory.profile_reader.read(self.key.owner).profile
+        if profile is not None and self.options.budget is not None:  # as much as it takes at most
+            most = reserved = count(format_items(choose_items(profile, (), most, count)))
         view = self._fit(thread, turn, reserved)
         if view is None and thread.floor:
             # The turn began long ago, or the budget reaches further back than what was read.
@@ -133,12 +138,10 @@ class TurnView:
             is_cut = any(entry.role != "system" for entry in before)
             budget = self._list_budgets(turn)[-1]
             view = build_context(turn.fixed, is_cut=is_cut, max_tokens=budget, **self._rules)
-        elif profile is not None and reserved:
-            from langchain_convmem.profile.profile import format_items
-
+        elif profile is not None and most:
             shown = [one for one in turn.entries if one.position in view.positions]
             spoken = [one for one in shown if one.role in SPOKEN]
-            known = choose_items(profile, spoken, most, self.memory.count_text)
+            known = choose_items(profile, spoken, most, count)
             messages = join_system(view.messages, format_items(known), source=PROFILE_SOURCE)
             view = replace(view, messages=messages)
         asked = _find_asked(view, turn.own)
