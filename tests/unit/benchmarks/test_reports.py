@@ -14,6 +14,7 @@ SMALL = {
     "latency": ["--turns", "19", "--lines", "60"],
     "log.__main__": ["--sizes", "4", "20", "40", "--rounds", "2"],
     "long_chat.__main__": CHAT,
+    "recall.__main__": ["--data", "benchmarks/data/long_replies"],
     "recall_speed.__main__": ["--sizes", "40", "--rounds", "2", "--processes", "1"],
     "service_exports": ["--count", "15"],
     "summary_latency": ["--turns", "15", "--seconds", "0.05"],
