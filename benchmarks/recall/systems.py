@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from itertools import count, groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -19,6 +18,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 
+from benchmarks import ui
 from benchmarks.recall.data import Line
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, MiniLMEmbeddings, UniversalSentenceEmbeddings
@@ -306,12 +306,5 @@ PACKAGES = tuple(dict.fromkeys(name for entry in SYSTEMS.values() for name in en
 
 def list_missing(entry: Entry) -> list[str]:
     """Return the packages of a system that are not installed."""
-    return [name for name in entry.packages if not _is_installed(name)]
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
+    found = ui.describe_machine(*entry.packages)
+    return [name for name in entry.packages if found[name] == "-"]

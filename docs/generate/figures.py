@@ -58,8 +58,7 @@ def _write_recall(results: dict[str, Any]) -> Iterator[str]:
         for folder in DATA:
             row = folders[folder]["systems"][name]
             column = "touched" if folder.startswith("beam") else "evidence_recall"
-            low, high = row["interval_95"][column]
-            cells.append(f"{row[column]:.3f} ({low:.2f}-{high:.2f})")
+            cells.append("{:.3f} ({:.2f}-{:.2f})".format(row[column], *row["interval_95"][column]))
         new = folders["beam_dev_4"]["systems"][name]["new_value_present"]
         yield f"| {title} | {' | '.join(cells)} | {new:.3f} |"
 
@@ -70,9 +69,9 @@ def _write_recall_costs(results: dict[str, Any]) -> Iterator[str]:
     yield f"| surplus, tokens | {' | '.join(sets.values())} | write | query | MB |"
     yield "| --- |" + " --- |" * (len(sets) + 3)
     for name, title in SYSTEMS.items():
+        cost = figures["costs"][name]
         rows = [figures["folders"][folder]["systems"][name] for folder in sets]
         cells = [f"{row['surplus']:.2f}, {row['mean_tokens']:.0f}" for row in rows]
-        cost = figures["costs"][name]
         cells += [f"{cost['write_ms']:.1f}", f"{cost['query_ms']:.1f}", f"{cost['mb']:.0f}"]
         yield f"| {title} | {' | '.join(cells)} |"
 
@@ -147,13 +146,9 @@ def draw_chart(results: dict[str, Any]) -> Drawing:
     """Draw the measured recall as bars: dialogues with an assistant first."""
     folders = results["recall"]["figures"]["folders"]
     panels = [
-        ("A user and an assistant (BEAM): a piece of the evidence", "beam_dev_4", "touched"),
-        (
-            "A user and an assistant (long replies): the part that answers",
-            "long_replies",
-            "evidence_recall",
-        ),
-        ("Two people (LoCoMo): whole lines of evidence", "locomo_dev", "evidence_recall"),
+        ("A user and an assistant (BEAM, 4 of 20): a piece of it", "beam_dev_4", "touched"),
+        ("A user and an assistant (long replies): its part", "long_replies", "evidence_recall"),
+        ("Two people (LoCoMo): the whole line", "locomo_dev", "evidence_recall"),
     ]
     shown = [name for name in SYSTEMS if name != "convmem"]
     picture = Drawing(
