@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import count, groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -18,7 +19,6 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 
-from benchmarks import ui
 from benchmarks.recall.data import Line
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, MiniLMEmbeddings, UniversalSentenceEmbeddings
@@ -275,6 +275,7 @@ class Entry(NamedTuple):
     at_once: bool = False
 
 
+_MODULES = {"faiss-cpu": "faiss", "mem0ai": "mem0"}
 _FAISS = ("langchain-community", "faiss-cpu")
 _CHUNKS = (*_FAISS, "langchain-text-splitters")
 _WORDS = (*_CHUNKS, "langchain-classic", "rank-bm25")
@@ -306,5 +307,5 @@ PACKAGES = tuple(dict.fromkeys(name for entry in SYSTEMS.values() for name in en
 
 def list_missing(entry: Entry) -> list[str]:
     """Return the packages of a system that are not installed."""
-    found = ui.describe_machine(*entry.packages)
-    return [name for name in entry.packages if found[name] == "-"]
+    modules = {name: _MODULES.get(name, name.replace("-", "_")) for name in entry.packages}
+    return [name for name, module in modules.items() if find_spec(module) is None]
