@@ -50,9 +50,9 @@ Figures:
     query_ms         median time of a question
     mb               the most memory of the process, with Python, the embedder and all modules
 
-Shares are measured with each text embedded once for all systems. Times and memory are measured
-apart: a new process for each system, its embedder within the time and nothing kept between, on the
-first dialogue of the first DIR.
+Shares are measured with each text embedded once for all systems. Times and memory are the least of
+three new processes for each system, which take turns, the embedder within the time and nothing
+kept between, on the first dialogue of the first DIR.
 
 `benchmarks/data/long_replies` is a folder for --data, of one user's dialogues with long replies.
 """

@@ -108,9 +108,6 @@ class Recaller:
         return [block.text for block in found.blocks]
 
 
-# -- LangGraph and langmem -------------------------------------------------------------------
-
-
 def _make_store(embeddings: Embeddings, field: str) -> Any:
     size = len(embeddings.embed_query("dimension"))
     index = {"dims": size, "embed": embeddings, "fields": [field]}
@@ -153,9 +150,6 @@ class LangMem:
         call = {"type": "tool_call", "id": "1", "name": self._search.name, "args": words}
         # What the model reads is JSON with keys and times; their memories alone are counted here.
         return [item.value["content"] for item in self._search.invoke(call).artifact]
-
-
-# -- LangChain -------------------------------------------------------------------------------
 
 
 def _list_lines(lines: Sequence[Line]) -> list[str]:
@@ -224,9 +218,6 @@ class Retrieved:
         return [document.page_content for document in found]
 
 
-# -- mem0 ------------------------------------------------------------------------------------
-
-
 class Mem0:
     """mem0 with Qdrant in a folder, its default; no model reads the messages."""
 
@@ -256,9 +247,6 @@ class Mem0:
         own = {"user_id": _OWNER.user_id}
         found = self._memory.search(question, filters=own, top_k=_MOST, threshold=0.0)
         return [one["memory"] for one in found["results"]]
-
-
-# -- all of them -----------------------------------------------------------------------------
 
 
 class Entry(NamedTuple):

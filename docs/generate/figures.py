@@ -66,7 +66,7 @@ def _write_recall(results: dict[str, Any]) -> Iterator[str]:
 def _write_recall_costs(results: dict[str, Any]) -> Iterator[str]:
     figures = results["recall"]["figures"]
     sets = {**DATA, "precision": "precision set"}
-    yield f"| surplus, tokens | {' | '.join(sets.values())} | write | query | MB |"
+    yield f"| surplus, tokens | {' | '.join(sets.values())} | ms a line | ms a query | MB |"
     yield "| --- |" + " --- |" * (len(sets) + 3)
     for name, title in SYSTEMS.items():
         cost = figures["costs"][name]
@@ -74,6 +74,7 @@ def _write_recall_costs(results: dict[str, Any]) -> Iterator[str]:
         cells = [f"{row['surplus']:.2f}, {row['mean_tokens']:.0f}" for row in rows]
         cells += [f"{cost['write_ms']:.1f}", f"{cost['query_ms']:.1f}", f"{cost['mb']:.0f}"]
         yield f"| {title} | {' | '.join(cells)} |"
+    yield f"\nVersions: {', '.join(map(' '.join, figures['versions'].items()))}."
 
 
 def _write_quickstart(results: dict[str, Any]) -> Iterator[str]:

@@ -99,7 +99,7 @@ def test_recall_is_measured_beside_what_is_installed_and_names_the_rest(
     for name, value in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.json").write_text(json.dumps(value))
-    words = ["--data", str(tmp_path / "chat"), "--data", str(tmp_path / "set")]
+    words = ["--data", str(tmp_path / "chat"), "--data", str(tmp_path / "set"), "--rounds", "1"]
     code, report = run("recall.__main__", words, capsys)
     assert code == 0
     assert {"faiss_lines", "chroma", "langmem", "mem0"} <= set(report["missing"])
