@@ -45,7 +45,7 @@ RUNS: dict[str, Run] = {
     "recall": Run(
         ("benchmarks.recall",),
         needs_data=True,
-        hidden=("p50_ms", "nothing_on_answerable", "something_on_unanswerable", *_BARS),
+        hidden=("nothing_on_answerable", "something_on_unanswerable", "missing", *_BARS),
     ),
     "loss": Run(("benchmarks.loss",), hidden=_BARS),
     "injections": Run(("benchmarks.injections",), hidden=("succeed", *_BARS)),

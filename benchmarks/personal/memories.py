@@ -8,16 +8,24 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from benchmarks.personal.data import Kind, Message, Person, Piece, Question, Thread
-from benchmarks.recall.data import Line
-from benchmarks.recall.measuring import count_tokens, find_interval, find_mean, fold_spaces
-from benchmarks.recall.systems import DAY_MS, Units, UnitSystem, count_characters
+from benchmarks.recall.measuring import (
+    count_tokens,
+    find_interval,
+    find_mean,
+    fold_spaces,
+    take,
+)
+from benchmarks.recall.systems import DAY_MS, count_characters
 from langchain_convmem import ConversationMemory
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
+from langchain_convmem.words.analysis import analyze, extract_query_terms
+from langchain_convmem.words.bm25 import LexicalIndex
 
 BUDGETS = (300, 1000)
 """Tokens of an answer; the larger one is that of a default turn."""
@@ -71,10 +79,9 @@ class PersonalMemory:
         self._memory.refresh(user_id=user_id)
         said = [(thread.name, message) for thread in threads for message in thread.messages]
         self._now_ms = max(message.time_ms for _, message in said) + DAY_MS
-        lines = [
-            [Line("", name, "", "", _LABELS[message.role], message.text)] for name, message in said
-        ]
-        self._by_words = UnitSystem(Units(lines, embeddings), "bm25")
+        self._texts = [f"{_LABELS[message.role]}: {message.text}" for _, message in said]
+        self._words = LexicalIndex()
+        self._words.add([analyze(text) for text in self._texts])
 
     def ask(self, question: str, **options: Any) -> Answer:
         """Return what `LineRecall.recall` finds in a new thread, a day after the last line."""
@@ -92,7 +99,10 @@ class PersonalMemory:
 
     def ask_by_words(self, question: str, max_tokens: int) -> Answer:
         """Return the best single lines by BM25."""
-        return Answer(tuple(self._by_words.find(question, max_tokens)))
+        found = self._words.find(extract_query_terms(question))
+        scores = self._words.compute_scores(found, k1=1.2, b=0.75)
+        best = np.argsort(-scores, kind="stable").tolist()
+        return Answer(tuple(take((self._texts[number] for number in best), max_tokens)))
 
 
 def _make_message(message: Message) -> BaseMessage:

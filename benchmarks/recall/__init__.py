@@ -1,4 +1,4 @@
-"""How much of the evidence for a question comes back within a budget, beside simpler systems.
+"""How much of the evidence for a question comes back, beside what people would use instead.
 
     python -m benchmarks.recall --data DIR [--data DIR ...] [--max-tokens N]
         [--embedder default|minilm] [--json]
@@ -8,21 +8,28 @@ speaker, text}], questions: [{question, evidence, category, groups?}]}`. Evidenc
 ids, or of `{line, part}` where a part of a long line answers. Dialogues of one `user` are searched
 together, each a thread; without `user` each dialogue is a user. A question without evidence whose
 category is `abstention` is one that nothing answers. `groups` may name the lines that said an old
-and a new value, `original_info` and `updated_info`.
+and a new value, `original_info` and `updated_info`. Or DIR is the precision set: `beliefs.json`
+and `cases.json` of precisionMemBench, each belief of its one user a message in its own thread.
 
-Where all speakers are `User` and `Assistant`, lines are stored by role without names, as
-applications do; all other lines are stored as a named person's.
+Where all speakers are `User` and `Assistant`, our lines are stored by role without names, as
+applications do; all other lines are stored as a named person's. The others store
+`SPEAKER: TEXT`. One that is not installed is left out, and named with the line that installs it.
 
-Systems, all on the same embedder, the same analysis of words and the same budget:
-    convmem              the default settings, threshold -1.0: the plain ranking
-    convmem_default      what a wrapped chain's turn gets: the same, abstaining by default
-    spec                 plain dialog-line memory: cosine alone, 3 lines on each side, no threshold
-    chunks_dense         lines packed into chunks of 1,000 characters, ranked by cosine; only a line
-                         longer than that is cut
-    chunks_bm25          the same chunks, ranked by BM25 (k1 1.2, b 0.75)
-    chunks_hybrid        the same chunks, both scores standardised and added
-    lines_bm25           single lines by BM25
-    lines_rrf            single lines, both rankings by reciprocal rank fusion (60)
+Systems, all on the same embedder, without a model, a key or the network:
+    convmem_default  what a wrapped chain's turn gets: the default settings, abstaining
+    convmem          the same with threshold -1.0: the plain ranking
+    ensemble_lines   LangChain's EnsembleRetriever of BM25Retriever and FAISS, halves, over lines
+    ensemble_chunks  the same over chunks of 1,000 characters by RecursiveCharacterTextSplitter
+    faiss_lines      LangChain's FAISS as a retriever, over lines
+    faiss_chunks     the same over chunks
+    chroma           langchain-chroma, cosine, in memory
+    store            LangGraph's InMemoryStore with an index
+    langmem          langmem's tools that store and search, on that store; of what its search tool
+                     prints, the memories alone are counted
+    mem0             mem0 with `infer=False`, threshold 0 and Qdrant in a folder; its search by
+                     words and entities needs models that have to be fetched, and is off
+
+Each of the others is asked for 50 results. All answers are cut at the budget, by characters / 4.
 
 Figures:
     evidence_recall  share of a question's evidence that was returned: a line whole and under its
@@ -31,12 +38,21 @@ Figures:
                      any tenth character and white space folded; less than that has to be whole
     all_touched      share of questions all of whose evidence is touched
     new_value_present  of questions with an old and a new value: share with the new one touched
-    new_value_first    and share with it touched in an earlier block than any old one
-    mean_tokens      characters / 4 of what was returned, headers included
+    surplus          share of all that was returned, for all questions together and headers
+                     included, that stands in lines without a piece of evidence
+    mean_tokens      characters / 4 of what was returned
     nothing_on_answerable      share of questions with evidence for which nothing was returned
     something_on_unanswerable  share of questions that nothing answers for which something was
-    p50_ms           median time of one retrieval with a warm index
-    95 %             interval by bootstrap over the questions: 2,000 seeded draws
+    95 %             interval by bootstrap over the dialogues (of the precision set, the cases):
+                     2,000 seeded draws
+    write_ms         milliseconds a line, stored one after another, each so that it can be found;
+                     what cannot take a line more (ensembles, chunks) is built once of all lines
+    query_ms         median time of a question
+    mb               the most memory of the process, with Python, the embedder and all modules
+
+Shares are measured with each text embedded once for all systems. Times and memory are the least of
+three new processes for each system, which take turns, the embedder within the time and nothing
+kept between, on the first dialogue of the first DIR.
 
 `benchmarks/data/long_replies` is a folder for --data, of one user's dialogues with long replies.
 """

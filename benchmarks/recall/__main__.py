@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,32 +15,49 @@ from langchain_core.embeddings import Embeddings
 import benchmarks.recall
 from benchmarks import ui
 from benchmarks.recall.data import BadDataError, Dialogue, load_dialogues
-from benchmarks.recall.measuring import Outcome, count_tokens, list_figures, measure
-from benchmarks.recall.systems import EMBEDDERS, CachingEmbeddings, make_systems
+from benchmarks.recall.measuring import Outcome, list_figures, measure, measure_costs
+from benchmarks.recall.systems import EMBEDDERS, PACKAGES, SYSTEMS, CachingEmbeddings, list_missing
+from benchmarks.rounds import run_json
 
 
 def _measure(
-    dialogues: Sequence[Dialogue], embeddings: Embeddings, max_tokens: int
+    dialogues: Sequence[Dialogue], names: Sequence[str], embeddings: Embeddings, max_tokens: int
 ) -> dict[str, Any]:
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
-    unanswered: dict[str, list[float]] = defaultdict(list)
     for number, dialogue in enumerate(dialogues, start=1):
-        for name, system in make_systems(dialogue, embeddings).items():
+        for name in names:
             ui.show_progress(f"{number} of {len(dialogues)}, {dialogue.name}: {name}")
-            outcomes[name] += measure(system, dialogue, max_tokens)
-            unanswered[name] += (
-                count_tokens(system.find(one.text, max_tokens)) for one in dialogue.unanswerable
-            )
+            with tempfile.TemporaryDirectory(prefix="benchmark-recall-") as folder:
+                system = SYSTEMS[name].make(embeddings, Path(folder))
+                system.write(list(dialogue.lines.values()))
+                outcomes[name] += measure(system, dialogue, max_tokens)
     return {
         "questions": sum(len(dialogue.questions) for dialogue in dialogues),
         "unanswerable": sum(len(dialogue.unanswerable) for dialogue in dialogues),
-        "systems": {key: list_figures(found, unanswered[key]) for key, found in outcomes.items()},
+        "systems": {name: list_figures(found) for name, found in outcomes.items()},
     }
+
+
+def _measure_costs(name: str, dialogue: Dialogue, embeddings: Embeddings) -> dict[str, float]:
+    embeddings.embed_query("The model is loaded before.")
+    with tempfile.TemporaryDirectory(prefix="benchmark-recall-") as folder:
+        system = SYSTEMS[name].make(embeddings, Path(folder))
+        return measure_costs(SYSTEMS[name], system, dialogue)
+
+
+def _run_costs(names: Sequence[str], words: Sequence[str], rounds: int) -> dict[str, Any]:
+    """Return the least of each figure, out of some processes of each system that take turns."""
+    runs = [
+        {one: run_json("benchmarks.recall", *words, one) for one in names} for _ in range(rounds)
+    ]
+    return {one: {key: min(run[one][key] for run in runs) for key in runs[0][one]} for one in names}
 
 
 def make_table(report: dict[str, Any]) -> list[str]:
     """Return the report for people."""
-    lines: list[str] = []
+    lines = ["costs, on one dialogue", ""]
+    rows = [(name, *row.values()) for name, row in report["costs"].items()]
+    lines += [*ui.format_rows([("", "write_ms", "query_ms", "mb"), *rows]), ""]
     for name, folder in report["folders"].items():
         asked = f"{folder['questions']} questions with evidence, {folder['unanswerable']} without"
         first = next(iter(folder["systems"].values()))
@@ -53,7 +72,10 @@ def make_table(report: dict[str, Any]) -> list[str]:
         ]
         head = ("", *columns, *(f"{column}, 95 %" for column in spans))
         lines += [f"{name}: {asked}", "", *ui.format_rows([head, *rows]), ""]
-    return lines
+    lines += [f"{name}: not installed" for name in report["missing"]]
+    if packages := {one for names in report["missing"].values() for one in names}:
+        lines.append(f"pip install {' '.join(sorted(packages))}")
+    return [*lines, ui.format_machine(report["machine"] | report["versions"])]
 
 
 def format_span(interval: Sequence[float] | None) -> str:
@@ -76,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--max-tokens", type=ui.parse_positive, default=1000, help="budget per question"
     )
     parser.add_argument("--embedder", choices=EMBEDDERS, default="default")
+    parser.add_argument("--rounds", type=ui.parse_positive, default=3, help="of times and memory")
+    parser.add_argument("--costs-of", choices=(*SYSTEMS, "all"), help="no more than its costs")
     options = parser.parse_args(arguments)
     try:
         folders = {path.resolve().name: load_dialogues(path) for path in options.data}
@@ -84,9 +108,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if len(folders) < len(options.data):
         parser.error("two folders of --data have the same name")
-    embeddings = CachingEmbeddings(EMBEDDERS[options.embedder]())
-    found = {name: _measure(one, embeddings, options.max_tokens) for name, one in folders.items()}
-    report = {"folders": found}
+    embeddings = EMBEDDERS[options.embedder]()
+    first = next(iter(folders.values()))[0]
+    if options.costs_of in SYSTEMS:
+        print(json.dumps(_measure_costs(options.costs_of, first, embeddings)))
+        return 0
+    missing = {name: lacks for name, one in SYSTEMS.items() if (lacks := list_missing(one))}
+    names = [name for name in SYSTEMS if name not in missing]
+    words = ("--data", str(options.data[0]), "--embedder", options.embedder, "--costs-of")
+    if options.costs_of:
+        print(json.dumps(_run_costs(names, words, options.rounds), indent=2))
+        return 0
+    cached = CachingEmbeddings(embeddings)
+    found = {
+        folder: _measure(dialogues, names, cached, options.max_tokens)
+        for folder, dialogues in folders.items()
+    }
+    costs = _run_costs(names, words, options.rounds)
+    versions = ui.describe_machine(*PACKAGES)
+    machine = {key: versions.pop(key) for key in ui.describe_machine()}
+    report = {"machine": machine, "versions": versions, "missing": missing, "costs": costs}
+    report["folders"] = found
     return ui.print_report(report, make_table, as_json=options.json)
 
 

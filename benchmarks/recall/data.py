@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,10 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-
-from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.records import ThreadKey
-from langchain_convmem.views.codec import make_draft
 
 T = TypeVar("T")
 Role = Literal["user", "assistant"]
@@ -80,12 +76,15 @@ class Evidence(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question, the evidence that answers it, and of an update the old and the new lines."""
+    """A question, the evidence that answers it, of an update the new lines, and where it is from.
+
+    Intervals are taken by `origin`: the dialogue, and of the precision set the case.
+    """
 
     text: str
     evidence: tuple[Evidence, ...]
     category: str
-    old: tuple[str, ...] = ()
+    origin: str
     new: tuple[str, ...] = ()
 
 
@@ -112,6 +111,8 @@ def load_dialogues(folder: Path) -> list[Dialogue]:
     Raises:
         BadDataError: If there is nothing to ask or a file is of another form.
     """
+    if (folder / "beliefs.json").exists():
+        return [_read_precision(folder)]
     by_user: dict[str, list[Dialogue]] = defaultdict(list)
     for file in sorted(folder.glob("*.json")):
         user, dialogue = read_file(file, _read_dialogue)
@@ -120,6 +121,33 @@ def load_dialogues(folder: Path) -> list[Dialogue]:
     if not any(dialogue.questions for dialogue in dialogues):
         raise BadDataError(f"{folder} holds no dialogue as JSON with a question with evidence")
     return dialogues
+
+
+def _read_precision(folder: Path) -> Dialogue:
+    """Return the precision set: every belief of its one user as a message in its own thread."""
+
+    def read_belief(one: dict[str, Any]) -> Line:
+        name, said = one["_id"], one["created_at"]
+        return Line(name, name, "1", _read_time(said).isoformat(), "User", one["content"], "user")
+
+    def read_case(one: dict[str, Any]) -> Question:
+        wanted = one["expect"]["relevantBeliefs"]
+        wanted = wanted.get("shouldOnlyInclude", wanted.get("mustInclude", ()))
+        found = tuple(Evidence(name) for name in wanted if name not in pinned)
+        return Question(one["query"], found, _UNANSWERABLE, one["caseId"])
+
+    beliefs = read_file(folder / "beliefs.json", list)
+    [(user, _)] = Counter(one["user_id"] for one in beliefs).most_common(1)
+    own = [one for one in beliefs if one["user_id"] == user]
+    pinned = {one["_id"] for one in own if one["pinned"]}
+    lines = {one["_id"]: read_belief(one) for one in own}
+    # One case asks nothing: its query is blank.
+    cases = read_file(
+        folder / "cases.json", lambda all_: [read_case(x) for x in all_ if x["query"].strip()]
+    )
+    _check_evidence(cases, lines)
+    asked = tuple(case for case in cases if case.evidence)
+    return Dialogue(user, lines, asked, tuple(case for case in cases if not case.evidence))
 
 
 def _join(user: str, parts: Sequence[Dialogue]) -> Dialogue:
@@ -145,41 +173,29 @@ def _read_dialogue(value: Any) -> tuple[str, Dialogue]:
         )
         for item in value["lines"]
     }
-    asked = [_read_question(item) for item in value["questions"]]
+    asked = [_read_question(item, name) for item in value["questions"]]
     questions = tuple(one for one in asked if one.evidence)
     _check_evidence(questions, lines)
     others = (one for one in asked if not one.evidence and one.category == _UNANSWERABLE)
     return str(value.get("user", name)), Dialogue(name, lines, questions, tuple(others))
 
 
-def _read_question(item: dict[str, Any]) -> Question:
+def _read_question(item: dict[str, Any], origin: str) -> Question:
     groups = item.get("groups") or {}
-    old, new = (tuple(groups.get(name) or ()) for name in ("original_info", "updated_info"))
+    new = tuple(groups["updated_info"] or ()) if groups.get("original_info") else ()
     evidence = (
         Evidence(one) if isinstance(one, str) else Evidence(one["line"], one["part"])
         for one in item["evidence"]
     )
-    return Question(item["question"], tuple(evidence), str(item["category"]), old, new)
+    return Question(item["question"], tuple(evidence), str(item["category"]), origin, new)
 
 
 def _check_evidence(questions: Sequence[Question], lines: dict[str, Line]) -> None:
     evidence = {item for question in questions for item in question.evidence}
     named = {item.line for item in evidence}
-    named |= {line for question in questions for line in (*question.old, *question.new)}
+    named |= {line for question in questions for line in question.new}
     if unknown := named - lines.keys():
         raise ValueError(f"evidence names lines that do not exist: {', '.join(sorted(unknown))}")
     for line, part in evidence:
         if part is not None and lines[line].text.count(part) != 1:
             raise ValueError(f"evidence must stand in its line exactly once: {part!r} in {line}")
-
-
-def make_log(dialogue: Dialogue) -> InMemoryLog:
-    """Return a log with every line of a dialogue, a thread for each file it came from."""
-    by_thread: dict[str, list[Line]] = defaultdict(list)
-    for line in dialogue.lines.values():
-        by_thread[line.thread].append(line)
-    log = InMemoryLog()
-    for thread, lines in by_thread.items():
-        drafts = [make_draft(line.to_message()) for line in lines]
-        log.append(ThreadKey(dialogue.name, thread), drafts)
-    return log

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.recall.data import Dialogue, Evidence, Question
-from benchmarks.recall.systems import CHARS_PER_TOKEN, System
+from benchmarks.recall.systems import CHARS_PER_TOKEN, Entry, System
+from benchmarks.rounds import time_ms
+from benchmarks.ui import read_peak
 from langchain_convmem.views.lines import indent_text
 
 _RESAMPLES = 2000
@@ -20,47 +23,76 @@ _PIECE_STEP = 10
 
 
 class Outcome(NamedTuple):
-    """What came back for a question with evidence.
+    """What came back for a question.
 
     Attributes:
-        recall: Share of the evidence that was returned whole.
-        touched: Share of the evidence of which a piece was returned.
+        origin: Where the question is from.
         tokens: Size of what was returned.
-        ms: Time of the retrieval.
+        useful: Size of the lines of it that are evidence.
+        recall: Share of the evidence that was returned whole; None where there is no evidence.
+        touched: Share of the evidence of which a piece was returned.
         new_present: Of an update, whether the new value came back; None of other questions.
-        new_first: Whether it did in an earlier block than any old one.
     """
 
-    recall: float
-    touched: float
+    origin: str
     tokens: float
-    ms: float
+    useful: float = 0.0
+    recall: float | None = None
+    touched: float | None = None
     new_present: bool | None = None
-    new_first: bool | None = None
 
 
 def measure(system: System, dialogue: Dialogue, max_tokens: int) -> list[Outcome]:
-    """Return what a system finds for each question with evidence of a dialogue."""
-    return [_ask(system, dialogue, question, max_tokens) for question in dialogue.questions]
+    """Return what a filled system finds for each question of a dialogue."""
+    asked = (*dialogue.questions, *dialogue.unanswerable)
+    return [_ask(system, dialogue, question, max_tokens) for question in asked]
 
 
 def _ask(system: System, dialogue: Dialogue, question: Question, max_tokens: int) -> Outcome:
-    start = time.perf_counter()
-    texts = system.find(question.text, max_tokens)
-    elapsed_ms = (time.perf_counter() - start) * 1000
+    texts = take(system.find(question.text, max_tokens), max_tokens)
+    if not question.evidence:
+        return Outcome(question.origin, count_tokens(texts))
     returned = "\n" + "\n".join(texts) + "\n"
-    folded, count = fold_spaces(returned), len(question.evidence)
+    folded, total = fold_spaces(returned), len(question.evidence)
     whole = sum(_stands_in(returned, one, dialogue) for one in question.evidence)
+    said = [one.part or dialogue.lines[one.line].labelled for one in question.evidence]
     touched = sum(
         _is_touched(one.part or dialogue.lines[one.line].text, folded) for one in question.evidence
     )
-    update = _judge_update(question, dialogue, texts)
-    return Outcome(whole / count, touched / count, count_tokens(texts), elapsed_ms, *update)
+    useful = [line for text in texts for line in text.splitlines() if _is_useful(line, said)]
+    new = [dialogue.lines[line].text for line in question.new]
+    return Outcome(
+        question.origin,
+        count_tokens(texts),
+        count_tokens(useful),
+        whole / total,
+        touched / total,
+        any(_is_touched(text, folded) for text in new) if new else None,
+    )
+
+
+def take(texts: Iterable[str], max_tokens: int) -> list[str]:
+    """Return the first texts that fit, the last one of them cut at the budget."""
+    room, taken = max_tokens * CHARS_PER_TOKEN, []
+    for text in texts:
+        if room < 1:
+            break
+        taken.append(text[:room])
+        room -= len(text) + 1
+    return taken
 
 
 def count_tokens(texts: Iterable[str]) -> float:
     """Return the size of texts in tokens of four characters."""
     return sum(map(len, texts)) / CHARS_PER_TOKEN
+
+
+def _is_useful(line: str, said: Iterable[str]) -> bool:
+    """Return whether a returned line is a part of evidence, or has a piece of it."""
+    folded = fold_spaces(line)
+    return bool(folded) and any(
+        folded in fold_spaces(text) or _is_touched(text, folded) for text in said
+    )
 
 
 def _stands_in(returned: str, evidence: Evidence, dialogue: Dialogue) -> bool:
@@ -89,45 +121,42 @@ def _list_pieces(text: str) -> tuple[str, ...]:
     return tuple(whole[start : start + _PIECE_CHARS] for start in starts)
 
 
-def _judge_update(
-    question: Question, dialogue: Dialogue, texts: Sequence[str]
-) -> tuple[bool | None, bool | None]:
-    """Return whether the new value came back, and whether it did before any old one."""
-    if not (question.old and question.new):
-        return None, None
-    folded = [fold_spaces(text) for text in texts]
-
-    def find(lines: Sequence[str]) -> int | None:
-        said = [dialogue.lines[line].text for line in lines]
-        numbers = (n for n, block in enumerate(folded) if any(_is_touched(x, block) for x in said))
-        return next(numbers, None)
-
-    new, old = find(question.new), find(question.old)
-    return new is not None, new is not None and (old is None or new < old)
-
-
-def list_figures(outcomes: Sequence[Outcome], unanswered: Sequence[float] = ()) -> dict[str, Any]:
-    """Return the figures of a system; None where no question asks for them.
-
-    Args:
-        outcomes: Of the questions with evidence.
-        unanswered: Tokens returned for the others.
-    """
-    values: dict[str, list[float]] = {
-        "evidence_recall": [one.recall for one in outcomes],
-        "touched": [one.touched for one in outcomes],
-        "all_touched": [one.touched == 1.0 for one in outcomes],
-        "new_value_present": [x.new_present for x in outcomes if x.new_present is not None],
-        "new_value_first": [x.new_first for x in outcomes if x.new_first is not None],
-        "mean_tokens": [one.tokens for one in outcomes],
-        "nothing_on_answerable": [one.tokens == 0 for one in outcomes],
-        "something_on_unanswerable": [tokens > 0 for tokens in unanswered],
+def list_figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Return the figures of a system; None where no question asks for them."""
+    asked = [one for one in outcomes if one.recall is not None]
+    values: dict[str, list[tuple[str, float]]] = {
+        "evidence_recall": [(one.origin, one.recall or 0.0) for one in asked],
+        "touched": [(one.origin, one.touched or 0.0) for one in asked],
     }
-    shown = ("evidence_recall", "touched", "new_value_first")
+    unanswerable = [one.tokens > 0 for one in outcomes if one.recall is None]
+    tokens = sum(one.tokens for one in outcomes)
     return {
-        **{name: find_mean(part) for name, part in values.items()},
-        "p50_ms": round(float(np.percentile([one.ms for one in outcomes], 50)), 2),
-        "interval_95": {name: find_interval(values[name]) for name in shown},
+        **{name: find_mean([share for _, share in part]) for name, part in values.items()},
+        "all_touched": find_mean([one.touched == 1.0 for one in asked]),
+        "new_value_present": find_mean([x.new_present for x in asked if x.new_present is not None]),
+        "surplus": round(1 - sum(one.useful for one in asked) / tokens, 4) if tokens else None,
+        "mean_tokens": find_mean([one.tokens for one in outcomes]),
+        "nothing_on_answerable": find_mean([one.tokens == 0 for one in asked]),
+        "something_on_unanswerable": find_mean(unanswerable),
+        "interval_95": {name: find_interval_by_origin(part) for name, part in values.items()},
+    }
+
+
+def measure_costs(entry: Entry, system: System, dialogue: Dialogue) -> dict[str, float]:
+    """Return what an empty system takes to store a dialogue and to answer its questions.
+
+    The process must be a new one, with the embedder loaded.
+    """
+    lines = list(dialogue.lines.values())
+    steps = [lines] if entry.at_once else [[line] for line in lines]
+    written = [time_ms(lambda step=step: system.write(step)) for step in steps]  # type: ignore[misc]
+    asked = [question.text for question in dialogue.questions]
+    system.find(asked[0], 1000)
+    times = [time_ms(lambda text=text: system.find(text, 1000)) for text in asked]  # type: ignore[misc]
+    return {
+        "write_ms": round(sum(written) / len(lines), 3),
+        "query_ms": round(median(times), 3),
+        "mb": round(read_peak() / 1e6, 1),
     }
 
 
@@ -136,11 +165,20 @@ def find_mean(values: Sequence[float]) -> float | None:
     return round(float(np.mean(values)), 4) if values else None
 
 
-def find_interval(values: Sequence[float]) -> list[float] | None:
-    """Return the 95 % interval of the mean by bootstrap over the values, the same every time."""
-    if not values:
+def find_interval_by_origin(values: Sequence[tuple[str, float]]) -> list[float] | None:
+    """Return the 95 % interval of the mean by bootstrap over the origins of the values."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for origin, value in values:
+        groups[origin].append(value)
+    if len(groups) < 2:
         return None
-    exact = np.array(values, dtype=np.float64)
-    draws = np.random.default_rng(_SEED).integers(0, len(exact), (_RESAMPLES, len(exact)))
-    low, high = np.percentile(exact[draws].mean(axis=1), [2.5, 97.5])
+    sums = np.array([[sum(group), len(group)] for group in groups.values()])
+    draws = np.random.default_rng(_SEED).integers(0, len(sums), (_RESAMPLES, len(sums)))
+    drawn = sums[draws].sum(axis=1)
+    low, high = np.percentile(drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
     return [round(float(low), 4), round(float(high), 4)]
+
+
+def find_interval(values: Sequence[float]) -> list[float] | None:
+    """Return the 95 % interval of the mean, each value drawn by itself."""
+    return find_interval_by_origin([(str(number), value) for number, value in enumerate(values)])

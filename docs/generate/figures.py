@@ -28,13 +28,16 @@ _FENCED = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```\n", re.MULTILINE | re.DO
 SYSTEMS = {
     "convmem_default": "langchain-convmem, as a chain gets it",
     "convmem": "langchain-convmem, without abstaining",
-    "spec": "dense lines, top 3 and 3 lines around each",
-    "lines_rrf": "lines, dense and BM25 by reciprocal ranks",
-    "chunks_hybrid": "1,000-character chunks, dense and BM25",
-    "chunks_dense": "1,000-character chunks, dense",
-    "chunks_bm25": "1,000-character chunks, BM25",
-    "lines_bm25": "lines, BM25",
+    "ensemble_chunks": "`EnsembleRetriever`, chunks",
+    "ensemble_lines": "`EnsembleRetriever`, lines",
+    "faiss_chunks": "FAISS, chunks",
+    "faiss_lines": "FAISS, lines",
+    "chroma": "Chroma, lines",
+    "store": "`InMemoryStore`, lines",
+    "langmem": "langmem, lines",
+    "mem0": "mem0, lines",
 }
+DATA = {"beam_dev_4": "BEAM", "long_replies": "long replies", "locomo_dev": "LoCoMo"}
 
 
 def load_results() -> dict[str, Any]:
@@ -48,20 +51,30 @@ def load_results() -> dict[str, Any]:
 
 def _write_recall(results: dict[str, Any]) -> Iterator[str]:
     folders = results["recall"]["figures"]["folders"]
-    beam, locomo, replies = (
-        folders[name]["systems"] for name in ("beam_dev", "locomo_dev", "long_replies")
-    )
-    yield "| system | BEAM touched | 95 % interval | all of it | new value of an update | long replies | LoCoMo |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    yield f"| evidence found, 95 % interval | {' | '.join(DATA.values())} | BEAM, new value |"
+    yield "| --- |" + " --- |" * (len(DATA) + 1)
     for name, title in SYSTEMS.items():
-        row = beam[name]
-        low, high = row["interval_95"]["touched"]
-        cells = [
-            f"{row['touched']:.3f}", f"{low:.3f} - {high:.3f}", f"{row['all_touched']:.3f}",
-            f"{row['new_value_present']:.3f}", f"{replies[name]['evidence_recall']:.3f}",
-            f"{locomo[name]['evidence_recall']:.3f}",
-        ]  # fmt: skip
+        cells = []
+        for folder in DATA:
+            row = folders[folder]["systems"][name]
+            column = "touched" if folder.startswith("beam") else "evidence_recall"
+            cells.append("{:.3f} ({:.2f}-{:.2f})".format(row[column], *row["interval_95"][column]))
+        new = folders["beam_dev_4"]["systems"][name]["new_value_present"]
+        yield f"| {title} | {' | '.join(cells)} | {new:.3f} |"
+
+
+def _write_recall_costs(results: dict[str, Any]) -> Iterator[str]:
+    figures = results["recall"]["figures"]
+    sets = {**DATA, "precision": "precision set"}
+    yield f"| surplus, tokens | {' | '.join(sets.values())} | ms a line | ms a query | MB |"
+    yield "| --- |" + " --- |" * (len(sets) + 3)
+    for name, title in SYSTEMS.items():
+        cost = figures["costs"][name]
+        rows = [figures["folders"][folder]["systems"][name] for folder in sets]
+        cells = [f"{row['surplus']:.2f}, {row['mean_tokens']:.0f}" for row in rows]
+        cells += [f"{cost['write_ms']:.1f}", f"{cost['query_ms']:.1f}", f"{cost['mb']:.0f}"]
         yield f"| {title} | {' | '.join(cells)} |"
+    yield f"\nVersions: {', '.join(map(' '.join, figures['versions'].items()))}."
 
 
 def _write_quickstart(results: dict[str, Any]) -> Iterator[str]:
@@ -119,6 +132,7 @@ def _write_runs(results: dict[str, Any]) -> Iterator[str]:
 
 TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "recall": _write_recall,
+    "recall_costs": _write_recall_costs,
     "quickstart": _write_quickstart,
     "long_chat": _write_long_chat,
     "runs": _write_runs,
@@ -133,13 +147,9 @@ def draw_chart(results: dict[str, Any]) -> Drawing:
     """Draw the measured recall as bars: dialogues with an assistant first."""
     folders = results["recall"]["figures"]["folders"]
     panels = [
-        ("A user and an assistant (BEAM): a piece of the evidence", "beam_dev", "touched"),
-        (
-            "A user and an assistant (long replies): the part that answers",
-            "long_replies",
-            "evidence_recall",
-        ),
-        ("Two people (LoCoMo): whole lines of evidence", "locomo_dev", "evidence_recall"),
+        ("A user and an assistant (BEAM, 4 of 20): a piece of it", "beam_dev_4", "touched"),
+        ("A user and an assistant (long replies): its part", "long_replies", "evidence_recall"),
+        ("Two people (LoCoMo): the whole line", "locomo_dev", "evidence_recall"),
     ]
     shown = [name for name in SYSTEMS if name != "convmem"]
     picture = Drawing(
@@ -161,7 +171,7 @@ def draw_chart(results: dict[str, Any]) -> Drawing:
         for name in shown:
             share = folders[folder]["systems"][name][column]
             kind = "bar3" if name.startswith("convmem") else "bar2"
-            picture.text(330, y + 15, SYSTEMS[name], kind="small", anchor="end")
+            picture.text(330, y + 15, SYSTEMS[name].replace("`", ""), kind="small", anchor="end")
             picture.bar(340, y + 3, 480 * share, 16, kind=kind)
             picture.text(346 + 480 * share, y + 15, f"{share:.3f}", kind="small")
             y += 24
@@ -182,7 +192,7 @@ def write_parts(text: str, results: dict[str, Any]) -> str:
     def write(found: re.Match[str]) -> str:
         name = found[2]
         rows = f"Not measured yet: `python -m benchmarks --json {name}` does."
-        if name in results or name == "runs":
+        if name.partition("_costs")[0] in results or name == "runs":
             rows = "\n".join(TABLES[name](results))
         return f"{found[1]}\n{rows}\n\n{found[3]}"
 

@@ -78,3 +78,32 @@ def test_the_log_without_a_memory_around_it_stores_the_very_same_bytes(tmp_path)
             columns = "role, body, metadata, length(id), length(turn), typeof(key_hash)"
             stored.append(db.execute(f"SELECT {columns} FROM entries ORDER BY place").fetchall())
     assert stored[0] == stored[1]
+
+
+def test_recall_is_measured_beside_what_is_installed_and_names_the_rest(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for module in (*PEERS, "langchain_community", "mem0"):
+        monkeypatch.setitem(sys.modules, module, None)
+    said = {"session": 1, "time": "2026-01-05T12:00:00+00:00", "speaker": "User"}
+    texts = ("The spare key is with Teresa.", "It rained all day in Ghent.")
+    lines = [{**said, "id": str(number), "text": text} for number, text in enumerate(texts)]
+    asked = {"question": "Who has the spare key?", "evidence": ["0"], "category": "1"}
+    dialogue = {"conversation_id": "ana", "lines": lines, "questions": [asked]}
+    belief = {"user_id": "ana", "created_at": said["time"], "pinned": False}
+    beliefs = [{**belief, "_id": str(number), "content": one} for number, one in enumerate(texts)]
+    expected = {"relevantBeliefs": {"shouldOnlyInclude": ["0"]}}
+    cases = [{"caseId": "key", "query": asked["question"], "expect": expected}]
+    files = {"chat/ana": dialogue, "set/beliefs": beliefs, "set/cases": cases}
+    for name, value in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.json").write_text(json.dumps(value))
+    words = ["--data", str(tmp_path / "chat"), "--data", str(tmp_path / "set"), "--rounds", "1"]
+    code, report = run("recall.__main__", words, capsys)
+    assert code == 0
+    assert {"faiss_lines", "chroma", "langmem", "mem0"} <= set(report["missing"])
+    assert set(report["costs"]) == {"convmem_default", "convmem", "store"}
+    for folder in report["folders"].values():
+        assert [one["evidence_recall"] for one in folder["systems"].values()] == [1.0, 1.0, 1.0]
+        assert folder["systems"]["store"]["surplus"] == pytest.approx(33 / 68, abs=0.01)
