@@ -1,6 +1,6 @@
 """What a memory costs beside what people use instead: a turn, a new process, the disk.
 
-    python -m benchmarks.costs [--turns 10 200 2000] [--lines 10000] [--measured 50] [--json]
+    python -m benchmarks.costs [--turns 10 200 2000] [--lines 10000] [--measured 40] [--json]
 
 A user who has said 10,000 lines in earlier threads talks on in one that is as long as `--turns`
 says. The model answers at once, so what is measured is the rest of the turn. Files are SQLite's
@@ -25,7 +25,7 @@ Figures:
                              the whole time, since no model is called
     last : first             the median at the longest length : that at the shortest
     new process              from the start of a Python to the end of its first turn in a thread of
-                             200 turns (`--kept`), imports included: median of five
+                             200 turns (`--kept`), imports included: median of three
     KiB                      the files of that thread, all of its turns taken one by one
     agent                    KiB of an agent's chat of as many turns (benchmarks/costs/agent.py)
 

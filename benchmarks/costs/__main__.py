@@ -127,7 +127,7 @@ def make_report(options: Any, folder: Path) -> dict[str, Any]:
     """Measure all and return figures and bars as plain JSON."""
     lengths = options.turns
     times, places = measure(lengths, options.lines, options.measured, folder)
-    bare = {turns: median(own) for turns, own in times.pop("bare").items()}
+    bare = {turns: median(own) for turns, own in sorted(times.pop("bare").items())}
     kept = {name: keep(name, options.kept, folder / f"kept {name}") for name in times}
     folders = {"bare": ("bare", folder)}
     folders |= {name: (name, folder / f"kept {name}") for name, kib in kept.items() if kib}
@@ -140,8 +140,8 @@ def make_report(options: Any, folder: Path) -> dict[str, Any]:
         own = times[name]
         less = bare if not name.startswith("SQLiteSession") else dict.fromkeys(bare, 0.0)
         added = {
-            str(turns): summarize_ms([max(0.0, ms - less[turns]) for ms in one])
-            for turns, one in own.items()
+            str(turns): summarize_ms([max(0.0, ms - less[turns]) for ms in own[turns]])
+            for turns in lengths
         }
         first, last = (added[str(turns)]["p50"] for turns in (lengths[0], lengths[-1]))
         ratio = round(last / max(first, 0.001), 2)
@@ -206,9 +206,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     some: dict[str, Any] = {"type": ui.parse_positive}
     parser.add_argument("--turns", **some, nargs="+", default=[10, 200, 2000], help="of a thread")
     parser.add_argument("--lines", type=int, default=10_000, help="lines the user said before")
-    parser.add_argument("--measured", **some, default=50, help="turns measured at each length")
+    parser.add_argument("--measured", **some, default=40, help="turns measured at each length")
     parser.add_argument("--kept", **some, default=200, help="turns of the threads on disk")
-    parser.add_argument("--processes", **some, default=5, help="new processes of each system")
+    parser.add_argument("--processes", **some, default=3, help="new processes of each system")
     options = parser.parse_args(arguments)
     if options.measured < 2 or options.lines < 0 or options.kept % 4:
         parser.error("--measured must be at least 2, --kept a multiple of four, --lines >= 0")
