@@ -136,15 +136,13 @@ figures: $(VENV)/.docs ## Write the tables and charts of README and docs from be
 
 bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: python -m benchmarks.recall --help)
 	@$(RUN) -m benchmarks.turn_path
-	@$(RUN) -m benchmarks.import_time
 	@$(RUN) -m benchmarks.log
-	@$(RUN) -m benchmarks.latency
+	@$(RUN) -m benchmarks.costs
 	@$(RUN) -m benchmarks.summary_latency
 	@$(RUN) -m benchmarks.long_chat
 	@$(RUN) -m benchmarks.recall_speed
 	@$(RUN) -m benchmarks.injections
 	@$(RUN) -m benchmarks.loss
-	@$(RUN) -m benchmarks.agent_storage
 
 HISTORIES ?= 100000
 N ?= 2000

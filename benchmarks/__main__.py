@@ -54,10 +54,9 @@ RUNS: dict[str, Run] = {
     "install": Run(("benchmarks.install_size",)),
     "quickstart": Run(("benchmarks.quickstart",), hidden=_BARS),
     "log": Run(("benchmarks.log",), hidden=_NOT_SHOWN),
-    "latency": Run(("benchmarks.latency",), hidden=_NOT_SHOWN),
+    "costs": Run(("benchmarks.costs",), hidden=("max", "bars", "not_installed")),
     "summary_latency": Run(("benchmarks.summary_latency",), hidden=_NOT_SHOWN),
     "recall_speed": Run(("benchmarks.recall_speed",), hidden=_NOT_SHOWN),
-    "agent_storage": Run(("benchmarks.agent_storage",), hidden=_NOT_SHOWN),
 }
 """Every benchmark whose figures the documentation shows, quality first, speed last."""
 

@@ -87,6 +87,16 @@ def _write_quickstart(results: dict[str, Any]) -> Iterator[str]:
     yield "```"
 
 
+def _write_costs(results: dict[str, Any]) -> Iterator[str]:
+    found = results["costs"]["figures"]
+    turns = " | turns ".join(found["turns"])
+    yield f"| added ms, p50 / p95 | turns {turns} | new process, ms | KiB |"
+    yield "| --- |" + " --- |" * (len(found["turns"]) + 2)
+    for name, row in found["systems"].items():
+        cells = [f"{one['p50']:.2f} / {one['p95']:.2f}" for one in row["added_ms"].values()]
+        yield f"| {name} | {' | '.join(cells)} | {row['cold_ms'] or '-'} | {row['kib'] or '-'} |"
+
+
 _LONG_CHAT = {
     "convmem": "langchain-convmem",
     "middleware": "LangChain's middleware",
@@ -135,12 +145,10 @@ TABLES: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "recall_costs": _write_recall_costs,
     "quickstart": _write_quickstart,
     "long_chat": _write_long_chat,
+    "costs": _write_costs,
     "runs": _write_runs,
 }
 """What writes a marked part, by the name in its mark."""
-
-
-# --- the chart ---
 
 
 def draw_chart(results: dict[str, Any]) -> Drawing:
@@ -158,12 +166,8 @@ def draw_chart(results: dict[str, Any]) -> Drawing:
         "Bars of the share of evidence that each system brings back, on three sets of dialogues; "
         "the page on recall has a table of the same figures.",
     )  # fmt: skip
-    picture.text(
-        24,
-        36,
-        "Evidence found within 1,000 tokens of recalled text, same embedder",
-        kind="title",
-    )
+    title = "Evidence found within 1,000 tokens of recalled text, same embedder"
+    picture.text(24, 36, title, kind="title")
     y = 72.0
     for title, folder, column in panels:
         picture.text(24, y, title, kind="bold")
@@ -177,9 +181,6 @@ def draw_chart(results: dict[str, Any]) -> Drawing:
             y += 24
         y += 32
     return picture
-
-
-# --- all of it ---
 
 
 def write_parts(text: str, results: dict[str, Any]) -> str:

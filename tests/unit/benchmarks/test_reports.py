@@ -1,6 +1,7 @@
 import importlib
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,22 @@ ROOT = Path(__file__).parents[3]
 CHAT = ["--turns", "40", "--facts", "2", "--sample", "10", "--style", "quoting"]
 
 SMALL = {
-    "agent_storage": ["--turns", "8", "--tool-every", "2"],
-    "import_time": ["--rounds", "1"],
-    "latency": ["--turns", "19", "--lines", "60"],
+    "costs.__main__": [
+        "--turns",
+        "3",
+        "12",
+        "--lines",
+        "60",
+        "--measured",
+        "2",
+        "--kept",
+        "4",
+        "--processes",
+        "1",
+    ],
     "log.__main__": ["--sizes", "4", "20", "40", "--rounds", "2"],
     "long_chat.__main__": CHAT,
     "recall_speed.__main__": ["--sizes", "40", "--rounds", "2", "--processes", "1"],
-    "service_exports": ["--count", "15"],
     "summary_latency": ["--turns", "15", "--seconds", "0.05"],
 }
 PEERS = ("agents", "langgraph.checkpoint.sqlite", "chromadb", "qdrant_client", "langmem")
@@ -32,9 +42,8 @@ def run(name, words, capsys):
 @pytest.mark.parametrize("name", SMALL)
 def test_a_report_is_one_json_object_and_its_bars_are_the_exit_code(name, capsys, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    if name != "agent_storage":  # it measures nothing but a checkpointer
-        for module in PEERS:
-            monkeypatch.setitem(sys.modules, module, None)
+    for module in PEERS:
+        monkeypatch.setitem(sys.modules, module, None)
     code, report = run(name, SMALL[name], capsys)
     failed = [bar for bar in report.get("bars", []) if bar.get("decides", True) and not bar["ok"]]
     assert code == int(bool(failed))
@@ -63,7 +72,6 @@ def test_costs_and_facts_of_all_that_summarise_stand_side_by_side(capsys):
 
 def test_the_log_without_a_memory_around_it_stores_the_very_same_bytes(tmp_path):
     import sqlite3
-    from contextlib import closing
 
     from benchmarks.log.dialogue import exchange
     from benchmarks.log.stores import ConvMemStore, FloorStore
@@ -107,3 +115,27 @@ def test_recall_is_measured_beside_what_is_installed_and_names_the_rest(
     for folder in report["folders"].values():
         assert [one["evidence_recall"] for one in folder["systems"].values()] == [1.0, 1.0, 1.0]
         assert folder["systems"]["store"]["surplus"] == pytest.approx(33 / 68, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "name", ["wrap, whole thread", "history in memory", "history in SQL", "LangGraph"]
+)
+def test_who_is_compared_gives_the_model_the_same_thread(name, tmp_path):
+    from benchmarks.costs.systems import SYSTEMS, Said
+
+    turns = [Said(number, f"Question {number}?", f"Answer {number}.") for number in range(4)]
+    with closing(SYSTEMS[name](tmp_path)) as system:
+        system.fill(turns[:3])
+        system.take(turns[3])
+        seen = [message.text for message in system.model.seen]
+    told = [text for said in turns for text in (said.question, said.answer)]
+    assert seen == told[:-1]
+
+
+def test_checkpoints_of_an_agent_grow_with_the_chat_where_the_log_holds_the_thread():
+    from benchmarks.costs import agent
+
+    sizes = agent.measure(40)
+    plain, turn = sizes["plain state"], sizes["convmem, turn"]
+    assert turn["twice"] < 2.5 < plain["twice"]
+    assert turn["checkpoints"][2] < plain["checkpoints"][2]

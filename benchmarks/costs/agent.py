@@ -1,11 +1,9 @@
 """What the chat of an agent takes on disk: checkpoints and log, with our middleware and without.
 
-    python -m benchmarks.agent_storage [--turns 200] [--tool-every 3] [--json]
-
 One chat, the same for all: an agent made with `create_agent` and a `SqliteSaver`; a scripted model
-calls a tool every few turns. Questions, results and answers have 40 to 400 characters. Sizes are
+calls a tool every third turn. Questions, results and answers have 40 to 400 characters. Sizes are
 those of the SQLite files with the write-ahead log folded in, after a quarter, half and all of the
-turns. Files are in a temporary folder that is removed.
+turns.
 
 Systems:
     plain state     the agent alone: its messages live in the checkpoints
@@ -14,8 +12,8 @@ Systems:
                     the turn under way, and the log holds the thread
 
 Figures:
-    checkpoints     bytes of the checkpointer's file
-    log             bytes of the memory's file: every message verbatim, terms and vectors of recall
+    checkpoints     KiB of the checkpointer's file
+    log             KiB of the memory's file: every message verbatim, terms and vectors of recall
     twice           all bytes : all bytes after half of the turns; 2 is growth with the chat, 4 with
                     the square of it
 """
@@ -45,6 +43,7 @@ SYSTEMS: dict[str, Any] = {"plain state": None, "convmem, all": "all", "convmem,
 """What each keeps in the state; None is an agent without a memory."""
 
 _HERE: RunnableConfig = {"configurable": {"thread_id": "chat", "user_id": "ana"}}
+_TOOL_EVERY = 3
 _FOUND = 250
 """What a tool finds in a turn is what is answered in another one, so many turns on."""
 
@@ -55,11 +54,11 @@ def look_up(number: int) -> str:
     return exchange(number + _FOUND).answer
 
 
-def _script(turns: int, tool_every: int) -> Iterator[AIMessage]:
+def _script(turns: int) -> Iterator[AIMessage]:
     """Yield what the model says, one message a call."""
     for number in range(turns):
         reply = exchange(number).reply()
-        if number % tool_every == tool_every - 1:
+        if number % _TOOL_EVERY == _TOOL_EVERY - 1:
             call = {"name": look_up.name, "args": {"number": number}, "id": f"call_{number:024}"}
             calls = [{**call, "type": "tool_call"}]
             made = {"id": f"{reply.id}-0", "content": "", "tool_calls": calls}
@@ -67,33 +66,23 @@ def _script(turns: int, tool_every: int) -> Iterator[AIMessage]:
         yield reply
 
 
-def measure(turns: int, tool_every: int) -> dict[str, Any]:
+def measure(turns: int) -> dict[str, dict[str, Any]]:
     """Return the sizes of every system's files as plain JSON."""
-    marks = [turns // 4, turns // 2, turns]
-    rows: dict[str, list[dict[str, int]]] = {}
-    with tempfile.TemporaryDirectory(prefix="benchmark-agent-storage-") as folder:
-        for name, keep_state in SYSTEMS.items():
-            ui.show_progress(f"{name}: {turns} turns")
-            place = Path(folder) / name
-            place.mkdir()
-            rows[name] = list(_chat(place, keep_state, marks, tool_every))
-    totals = {name: [sum(one.values()) for one in own] for name, own in rows.items()}
-    return {
-        "machine": ui.describe_machine("langchain", "langgraph", "langgraph-checkpoint-sqlite"),
-        "turns": marks,
-        "tool_every": tool_every,
-        "bytes": rows,
-        "twice": {name: round(own[2] / own[1], 2) for name, own in totals.items()},
-        "plain_to_convmem_turn": round(totals["plain state"][2] / totals["convmem, turn"][2], 1),
-    }
+    rows: dict[str, dict[str, Any]] = {}
+    for name, keep_state in SYSTEMS.items():
+        ui.show_progress(f"an agent, {name}: {turns} turns")
+        with tempfile.TemporaryDirectory(prefix="benchmark-costs-") as folder:
+            sizes = list(_chat(Path(folder), keep_state, (turns // 4, turns // 2, turns)))
+        kib = {part: [round(one[part] / 1024) for one in sizes] for part in sizes[0]}
+        twice = sum(sizes[2].values()) / sum(sizes[1].values())
+        rows[name] = {**kib, "twice": round(twice, 2)}
+    return rows
 
 
-def _chat(
-    folder: Path, keep_state: Any, marks: Sequence[int], tool_every: int
-) -> Iterator[dict[str, int]]:
+def _chat(folder: Path, keep_state: Any, marks: Sequence[int]) -> Iterator[dict[str, int]]:
     """Chat, and yield the sizes of the files after each mark."""
     checkpoints, log = folder / "checkpoints.db", folder / "memory.db"
-    script = _script(marks[-1], tool_every)
+    script = _script(marks[-1])
     model = AnsweringModel(reply=lambda _: next(script))
     with (
         closing(ConversationMemory.open(log)) as memory,
@@ -109,39 +98,3 @@ def _chat(
                     "checkpoints": file_bytes(checkpoints),
                     "log": 0 if own is None else file_bytes(log),
                 }
-
-
-def make_table(report: dict[str, Any]) -> list[str]:
-    """Return the report as text, sizes in KiB."""
-    rows = [("KiB after turns", *report["turns"])]
-    for name, own in report["bytes"].items():
-        rows += [
-            (f"  {name}: {part}", *(f"{one[part] / 1024:,.0f}" for one in own))
-            for part in ("checkpoints", "log")
-            if own[0][part]
-        ]
-    rows.append(("twice the turns, times the bytes",))
-    rows += [(f"  {name}", times) for name, times in report["twice"].items()]
-    head = f"{ui.format_machine(report['machine'])}; a call every {report['tool_every']} turns"
-    return [
-        *(head, "", *ui.format_rows(rows, 9), ""),
-        f"plain state : convmem, turn = {report['plain_to_convmem_turn']:.1f}",
-    ]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return the exit code."""
-    parser = ui.make_parser("benchmarks.agent_storage", __doc__)
-    parser.add_argument("--turns", type=int, default=200, help="a multiple of four")
-    parser.add_argument(
-        "--tool-every", type=ui.parse_positive, default=3, help="one turn in so many has a call"
-    )
-    options = parser.parse_args(arguments)
-    if options.turns < 4 or options.turns % 4:
-        parser.error(f"--turns must be a multiple of four, got {options.turns}")
-    report = measure(options.turns, options.tool_every)
-    return ui.print_report(report, make_table, as_json=options.json)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
