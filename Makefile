@@ -160,7 +160,7 @@ histories: $(VENV)/.dev ## A sample of the histories of make fuzz
 
 # Its N is for each drill.
 chaos: N = 100
-chaos: $(VENV)/.dev ## Kills, forks, altered entries, flips and torn files, on this machine alone: make chaos N=500
+chaos: $(VENV)/.dev ## Forks, altered entries, flips and torn files, on this machine alone: make chaos N=500
 	@nice $(RUN) -m benchmarks.chaos --runs $(N) --seed $(SEED)
 
 short-soak: ## A minute of make soak

@@ -7,9 +7,6 @@ then reads what is left with fresh eyes. A finding is a promise that did not hol
 1 if there is any. All of it stays on this machine, in a folder of its own that is deleted.
 
 Drills:
-    kills          8 processes of 4 threads write one file, and one is killed, again and again
-    paths          a process is killed while it writes: turns, edits, documents, imports,
-                   re-indexing, summaries, copies, backups, forgetting
     forks          a process forks while logs are open: parents that close, exit, write, fork again
     alterations    one character of a stored entry is another; rows are deleted
     flips          a bit flips in a file

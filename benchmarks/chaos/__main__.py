@@ -13,13 +13,9 @@ import benchmarks.chaos
 from benchmarks.chaos.drill import Drill, DrillReport
 from benchmarks.chaos.files import damage_files, flip_bit, run_alterations, tear
 from benchmarks.chaos.forks import run_forks
-from benchmarks.chaos.kills import run_kills
-from benchmarks.chaos.paths import run_paths
 from benchmarks.ui import make_parser, parse_positive
 
 DRILLS: dict[str, Drill] = {
-    "kills": run_kills,
-    "paths": run_paths,
     "forks": run_forks,
     "alterations": run_alterations,
     "flips": partial(damage_files, name="flips", damage=flip_bit),
