@@ -1,28 +1,16 @@
 import importlib
 import json
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
+COSTS = ["--turns", "3", "12", "--lines", "60", "--measured", "2", "--kept", "4"]
 CHAT = ["--turns", "40", "--facts", "2", "--sample", "10", "--style", "quoting"]
 
 SMALL = {
-    "costs.__main__": [
-        "--turns",
-        "3",
-        "12",
-        "--lines",
-        "60",
-        "--measured",
-        "2",
-        "--kept",
-        "4",
-        "--processes",
-        "1",
-    ],
+    "costs.__main__": [*COSTS, "--processes", "1"],
     "service_exports": ["--count", "15"],
     "log.__main__": ["--sizes", "4", "20", "40", "--rounds", "2"],
     "long_chat.__main__": CHAT,
@@ -69,24 +57,6 @@ def test_costs_and_facts_of_all_that_summarise_stand_side_by_side(capsys):
     assert told <= set(found["cost"]) <= {*told, "langmem"}
     assert all(cost["calls"] >= 1 for cost in found["cost"].values())
     assert {one["asked"] for one in found["facts"].values()} == {6}
-
-
-def test_the_log_without_a_memory_around_it_stores_the_very_same_bytes(tmp_path):
-    import sqlite3
-
-    from benchmarks.log.dialogue import exchange
-    from benchmarks.log.stores import ConvMemStore, FloorStore
-
-    stored = []
-    for make in (ConvMemStore, FloorStore):
-        path = tmp_path / f"{make.__name__}.db"
-        with closing(make(path)) as store:
-            store.fill("main", 5)
-            store.turn("main", exchange(5))()
-        with closing(sqlite3.connect(path)) as db:
-            columns = "role, body, metadata, length(id), length(turn), typeof(key_hash)"
-            stored.append(db.execute(f"SELECT {columns} FROM entries ORDER BY place").fetchall())
-    assert stored[0] == stored[1]
 
 
 def test_recall_is_measured_beside_what_is_installed_and_names_the_rest(
