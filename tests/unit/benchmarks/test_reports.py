@@ -48,17 +48,6 @@ def test_facts_within_reach_are_counted_at_every_compaction(capsys):
     assert points[0]["own_words"] >= 0.9
 
 
-@pytest.mark.filterwarnings("ignore:Importing Send:DeprecationWarning")  # langmem's
-def test_costs_and_facts_of_all_that_summarise_stand_side_by_side(capsys):
-    words = ["--turns", "60", "--facts", "6", "--sample", "5", "--style", "retelling"]
-    _, report = run("long_chat.__main__", words, capsys)
-    found = report["retelling"]
-    told = {"convmem", "middleware", "deepagents"}
-    assert told <= set(found["cost"]) <= {*told, "langmem"}
-    assert all(cost["calls"] >= 1 for cost in found["cost"].values())
-    assert {one["asked"] for one in found["facts"].values()} == {6}
-
-
 def test_recall_is_measured_beside_what_is_installed_and_names_the_rest(
     tmp_path, capsys, monkeypatch
 ):

@@ -62,6 +62,19 @@ def test_k_blocks_come_back_where_there_are_k_lines(log, say, embedder):
     assert reasons == [("meaning", "words: three"), ("meaning", "words: four"), ("neighbours",)]
 
 
+@pytest.mark.parametrize(("skipped", "blocks"), [(49, 1), (50, 0)])
+def test_fifty_lines_in_a_row_that_do_not_fit_end_the_search(log, say, embedder, skipped, blocks):
+    say(log, ["three " * 40] * skipped + ["three four"], speakers=("Ana",))
+    recall = LineRecall(log, embedder, RecallSettings(cosine_only=True, age_in_header=False))
+    assert len(recall.recall(ANA, "three", max_tokens=25, threshold=-1.0).blocks) == blocks
+
+
+def test_of_a_number_of_blocks_what_was_said_twice_comes_last(log, say, embedder):
+    say(log, ["four", "four", "nine"], speakers=("Ana",))
+    recall = LineRecall(log, embedder, RecallSettings(window=0, threshold=-1))
+    assert [block.lines[0].text for block in recall.recall(ANA, "four", k=3).blocks][-1] == "four"
+
+
 # Within a budget, which is the default, all of these lines share one block.
 @pytest.mark.parametrize(
     ("settings", "blocks"), [({"k": 3}, 3), ({"k": 3, "max_tokens": 99}, 1), ({}, 1)]
