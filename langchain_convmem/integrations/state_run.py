@@ -148,9 +148,10 @@ class StateRun:
         aside = find_aside([one for one in shown if one.id in ids], turn.note, self.sync.context)
         said = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
         own, names = self._make_entries(synced, said), {one.id for one in said}
+        asked = next(iter(synced.known.values()), None)
 
         def locate(entries: Sequence[Entry]) -> TurnEntries:
-            placed = place_turn(entries, synced.asked, own)
+            placed = place_turn(entries, asked, own)
             before = [entry for entry in placed.before if entry.message_id not in names]
             before = _put_stand_in(before, shown, earlier, self.key)
             return replace(placed, before=before).add_aside(aside)

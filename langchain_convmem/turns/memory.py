@@ -17,7 +17,7 @@ from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.history import read_live
-from langchain_convmem.ids import get_ulid_ms, make_ulid
+from langchain_convmem.ids import get_ulid_ms
 from langchain_convmem.locks import WritingTurns
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Owner, ThreadKey
@@ -357,7 +357,7 @@ def choose_items(
 
     Args:
         profile: The profile as of now.
-        seen: What the model sees of the thread, in order.
+        seen: What the model sees of the thread, in order; if it is empty, items of now count.
         max_tokens: Budget of the text.
         count: Counts the tokens of a text.
     """
@@ -369,7 +369,7 @@ def choose_items(
         last_ms = stored_ms
     said = {entry.id for entry in seen}
     hidden = frozenset(item.id for item in profile.items if item.entry_id in said)
-    return _choose_held(profile, began or make_ulid(), hidden, max_tokens, count)
+    return _choose_held(profile, began, hidden, max_tokens, count)
 
 
 @lru_cache(maxsize=256)  # in most turns it is what it was in the turn before
@@ -378,12 +378,13 @@ def _choose_held(
 ) -> Sequence[ProfileItem]:
     from langchain_convmem.profile.profile import select_items
 
+    began_ms = get_ulid_ms(began) if began else profile.now_ms
     held = tuple(
         item if item.is_current else replace(item, state="current")
         for item in profile.items
         if item.state != "retracted"
         and item.id not in hidden
-        and item.entry_id < began
-        and (item.until_ms is None or item.until_ms >= get_ulid_ms(began))
+        and (not began or item.entry_id < began)
+        and (item.until_ms is None or item.until_ms >= began_ms)
     )
     return select_items(replace(profile, items=held), max_tokens, count)

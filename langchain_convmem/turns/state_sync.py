@@ -188,11 +188,6 @@ class SyncedTurn:
     is_heard: bool = True
     own_tokens: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def asked(self) -> Entry | None:
-        """The first of its entries; None if nothing of it is stored."""
-        return next(iter(self.known.values()), None)
-
 
 # -- Comparing a state with the log ---------------------------------------------------------------
 MakeDraft: TypeAlias = Callable[[BaseMessage, str | None], Draft | None]
@@ -270,8 +265,9 @@ class StateDiff:
 
     def is_changed(self, message: BaseMessage) -> bool:
         """Return whether a message differs from what the state said under its id before."""
-        versions, draft = self.versions.get(message.id or "", []), self._draft(message, None)
-        return bool(versions) and draft is not None and not _is_known(versions, draft)
+        versions = self.versions.get(message.id or "", [])
+        draft = self._draft(message, None) if versions else None
+        return draft is not None and not _is_known(versions, draft)
 
 
 def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
@@ -279,10 +275,8 @@ def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
 
     If the latest version was not stored for a state, it is such an edit; then all versions count.
     """
-    body, said = encode_body(draft), versions
-    if versions and _is_of_a_state(versions[-1]):
-        said = versions[-1:]
-    return any(has_same_payload(encode_body(redraft(one)), body) for one in said)
+    said = versions[-1:] if versions and _is_of_a_state(versions[-1]) else versions
+    return any(has_same_payload(encode_body(redraft(one)), encode_body(draft)) for one in said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -425,8 +425,9 @@ def join(
     while live and INTERRUPTED in live[-1].metadata.attributes:
         live.pop()  # the next reply to the question takes the place of this one
     last, is_asked = said[-1], get_role(said[-1]) == "user"
-    named = next((one for one in live if last.id in (one.message_id, one.id)), None)
-    if is_asked and named is not None and named.role == "user":
+    asked = live if is_asked and last.id else ()
+    named = next((one for one in asked if last.id in (one.message_id, one.id)), None)
+    if named is not None and named.role == "user":
         is_same = _fold(named.message) == _fold(stored_form(last) or last)
         return Joined(again=named) if is_same else Joined([last], replaces=named)
     if is_asked and len(said) == 1 and not (live and live[-1].role == "user"):

@@ -174,13 +174,14 @@ def compute_stats(entries: Sequence[Entry]) -> ThreadStats:
     said = sum(entry.control is None for entry in entries)
     # A reply that was edited or cut keeps its id and usage, and counts once.
     taken = {
-        (entry.message_id, usage["input_tokens"], usage["output_tokens"])
+        (entry.message_id, usage.get("input_tokens") or 0, usage.get("output_tokens") or 0)
         for entry in entries
         if isinstance(entry.message, AIMessage) and (usage := entry.message.usage_metadata)
     }
     own: Counter[str] = Counter()
     for entry in entries:
-        own.update(entry.metadata.aux.get(OWN_TOKENS, {}))
+        found = entry.metadata.aux.get(OWN_TOKENS)  # an application may put anything there
+        own.update(found if isinstance(found, dict) else {})
     return ThreadStats(
         entries=len(entries),
         messages=dict(Counter(entry.role for entry in shown)),
