@@ -145,8 +145,9 @@ def read_chain(
         first = _find_first(_walk(inner, {}, set()))
         if isinstance(first, BasePromptTemplate) and _list_variables(first).isdisjoint(asked):
             raise ConfigError(
-                f"the prompt has no place for what the user says: it has none of the variables "
-                f"{asked}; add {{{asked[0]}}} to it, or name its variable with input_messages_key="
+                f"the prompt has no place for what the user says: it has the variables "
+                f"{sorted(_list_variables(first))}, and none of {asked}; add {{{asked[0]}}} to it, "
+                "or name its variable with input_messages_key="
             )
         filled = _fill(inner, asked, before, in_maps=False)
         return _fill(inner, asked, before, in_maps=True) if filled is inner else filled
