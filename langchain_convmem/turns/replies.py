@@ -27,11 +27,9 @@ from langchain_convmem.causes import describe_name
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.runnables import INTERNAL_TAGS
 from langchain_convmem.views.codec import describe_as_json
+from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import find_calls
-
-INTERRUPTED = "interrupted"
-"""Attribute of a reply that was cut off."""
 
 _RUN_PREFIX = "lc_run-"
 """How ids begin that LangChain gives to the chunks of a run; a provider's id may replace one."""

@@ -26,11 +26,12 @@ from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
+from langchain_convmem.turns.replies import assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import join_thread, name_result
 from langchain_convmem.views.codec import encode_body, get_role, redraft
 from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
+from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries
 from langchain_convmem.views.messages import build_message, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over

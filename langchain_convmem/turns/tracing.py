@@ -31,7 +31,7 @@ from langchain_core.runnables.config import (
 
 from langchain_convmem.background import ask, can_await
 from langchain_convmem.runnables import INTERNAL_TAGS, OwnTokens
-from langchain_convmem.turns.replies import INTERRUPTED
+from langchain_convmem.views.edits import INTERRUPTED
 
 if TYPE_CHECKING:
     from langchain_convmem.records import Draft

@@ -20,7 +20,7 @@ from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractRe
 from langchain_convmem.turns.chains import ChainShape, list_media
 from langchain_convmem.turns.memory import TurnMemory
 from langchain_convmem.turns.options import TurnOptions
-from langchain_convmem.turns.replies import INTERRUPTED, assign_free_ids, mark_interrupted
+from langchain_convmem.turns.replies import assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import (
     SPOKEN,
@@ -32,7 +32,7 @@ from langchain_convmem.turns.view import (
 )
 from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces, make_draft
 from langchain_convmem.views.content import is_paused
-from langchain_convmem.views.edits import plan_replace
+from langchain_convmem.views.edits import INTERRUPTED, plan_replace
 from langchain_convmem.views.live import find_live_entries, merge_entries
 from langchain_convmem.views.messages import is_remembered
 from langchain_convmem.views.summaries import find_summaries_over

@@ -17,8 +17,7 @@ from langchain_convmem.records import Entry, ForgetReceipt, Owner, ThreadKey, fi
 from langchain_convmem.runnables import OWN_TOKENS
 from langchain_convmem.titles import DOCUMENT
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.replies import INTERRUPTED
-from langchain_convmem.views.edits import plan_without_compactions
+from langchain_convmem.views.edits import INTERRUPTED, plan_without_compactions
 from langchain_convmem.views.live import build_turns, find_live_entries
 from langchain_convmem.views.summaries import find_pins_over, find_summaries_over
 
