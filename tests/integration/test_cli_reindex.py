@@ -1,26 +1,11 @@
 """`convmem reindex`: an embedder that is known by name takes over, and says how far it came."""
 
 import pytest
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage
+from watched_embedder import WordEmbeddings
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.cli import main, models
-
-
-class Lengths(Embeddings):
-    fingerprint = "lengths"
-
-    def __init__(self):
-        self.failing = False
-
-    def embed_documents(self, texts):
-        if self.failing:
-            raise TimeoutError("quota exhausted")
-        return [[1.0, float(len(text))] for text in texts]
-
-    def embed_query(self, text):
-        return [1.0, float(len(text))]
 
 
 @pytest.fixture
@@ -34,36 +19,36 @@ def db(tmp_path):
 
 
 @pytest.fixture
-def lengths(monkeypatch):
-    embedder = Lengths()
-    known = {None: None, "acme:lengths": embedder}
+def embedder(monkeypatch):
+    embedder = WordEmbeddings()
+    known = {None: None, "acme:words": embedder}
     monkeypatch.setattr(models, "choose_embeddings", known.__getitem__)
     return embedder
 
 
-def held(db, lengths, user):
-    with ConversationMemory.open(db, embeddings=lengths) as memory:
+def held(db, embedder, user):
+    with ConversationMemory.open(db, embeddings=embedder) as memory:
         return memory.recall("key", user_id=user).problems
 
 
-def test_one_user_or_all_are_embedded_anew(db, lengths, capsys):
-    assert held(db, lengths, "ana")
-    words = ["reindex", "--db", str(db), "--user", "ana", "--embeddings", "acme:lengths"]
+def test_one_user_or_all_are_embedded_anew(db, embedder, capsys):
+    assert held(db, embedder, "ana")
+    words = ["reindex", "--db", str(db), "--user", "ana", "--embeddings", "acme:words"]
     assert main(words) == 0
-    assert capsys.readouterr() == ("every line of user 'ana' is embedded with acme:lengths\n", "")
-    assert held(db, lengths, "ana") == ()
-    assert held(db, lengths, "ben")
+    assert capsys.readouterr() == ("every line of user 'ana' is embedded with acme:words\n", "")
+    assert held(db, embedder, "ana") == ()
+    assert held(db, embedder, "ben")
     assert main([*words, "--all-users"]) == 0
     assert "all users" in capsys.readouterr().out
-    assert held(db, lengths, "ben") == ()
+    assert held(db, embedder, "ben") == ()
 
 
-def test_what_is_left_is_said_and_another_call_goes_on(db, lengths, capsys, monkeypatch):
-    monkeypatch.setenv("CONVMEM_EMBEDDINGS", "acme:lengths")
-    lengths.failing = True
+def test_what_is_left_is_said_and_another_call_goes_on(db, embedder, capsys, monkeypatch):
+    monkeypatch.setenv("CONVMEM_EMBEDDINGS", "acme:words")
+    embedder.failing = TimeoutError("quota exhausted")
     assert main(["reindex", "--db", str(db), "--all-users"]) == 1
     out, err = capsys.readouterr()
     assert (out, "TimeoutError" in err) == ("", True)
-    lengths.failing = False
+    embedder.failing = None
     assert main(["reindex", "--db", str(db), "--all-users"]) == 0
-    assert held(db, lengths, "ana") == held(db, lengths, "ben") == ()
+    assert held(db, embedder, "ana") == held(db, embedder, "ben") == ()

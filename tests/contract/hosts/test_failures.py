@@ -5,10 +5,10 @@ import sys
 
 import pytest
 from host_promises import differs, kept_by_all
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at, entries, talk, texts
 from turn_hosts import STREAMS, given
+from watched_embedder import WordEmbeddings
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogError, LogUnavailableError, ThreadBusyError
@@ -16,12 +16,18 @@ from langchain_convmem.errors import LogError, LogUnavailableError, ThreadBusyEr
 CUT = [("user", "Count."), ("assistant", "One two ", "interrupted")]
 
 
-@kept_by_all("failing model")
-def test_the_question_stays_when_the_model_fails(host, run, memory):
+def _fail(host, run, memory, said="Where is it?"):
+    """Ask a model that is down; return the app and the model, which is up from then on."""
     model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
     app = host.app(memory, model)
     with pytest.raises(ProviderError, match="down"):
-        run(app, "Where is it?", at())
+        run(app, said, at())
+    return app, model
+
+
+@kept_by_all("failing model")
+def test_the_question_stays_when_the_model_fails(host, run, memory):
+    app, model = _fail(host, run, memory)
     assert texts(memory) == ["Where is it?"]
     run(app, "Are you there?", at())
     assert "Where is it?" in str(model.seen[-1][0].text), "the next turn sees it"
@@ -31,10 +37,7 @@ def test_the_question_stays_when_the_model_fails(host, run, memory):
 
 @differs("failing model", "conversation")
 def test_a_conversation_is_as_before_when_the_model_fails(host, run, memory):
-    model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
-    app = host.app(memory, model)
-    with pytest.raises(ProviderError, match="down"):
-        run(app, "Where is it?", at())
+    app, _ = _fail(host, run, memory)
     assert texts(memory) == []
     assert talk(memory) == [("user", "Where is it?")]
     run(app, "Are you there?", at())
@@ -43,10 +46,8 @@ def test_a_conversation_is_as_before_when_the_model_fails(host, run, memory):
 
 @kept_by_all("sent again")
 def test_a_message_sent_again_by_its_id_after_a_failure_is_one_turn(host, run, memory):
-    model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
-    app, said = host.app(memory, model), HumanMessage("Where is it?", id="m1")
-    with pytest.raises(ProviderError):
-        run(app, said, at())
+    said = HumanMessage("Where is it?", id="m1")
+    app, model = _fail(host, run, memory, said)
     run(app, said, at())
     assert texts(memory) == ["Where is it?", "Yes."]
     assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
@@ -57,10 +58,7 @@ def test_a_message_sent_again_by_its_id_after_a_failure_is_one_turn(host, run, m
 
 @kept_by_all("text sent again")
 def test_a_text_sent_again_after_a_failure_is_one_turn(host, run, memory):
-    model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
-    app = host.app(memory, model)
-    with pytest.raises(ProviderError):
-        run(app, "Where is it?", at())
+    app, model = _fail(host, run, memory)
     run(app, "Where is it?", at())
     assert texts(memory) == ["Where is it?", "Yes."]
     assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
@@ -68,10 +66,7 @@ def test_a_text_sent_again_after_a_failure_is_one_turn(host, run, memory):
 
 @kept_by_all("another id")
 def test_the_same_text_under_another_id_is_another_message(host, run, memory):
-    model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
-    app = host.app(memory, model)
-    with pytest.raises(ProviderError):
-        run(app, HumanMessage("Where is it?", id="m1"), at())
+    app, _ = _fail(host, run, memory, HumanMessage("Where is it?", id="m1"))
     run(app, HumanMessage("Where is it?", id="m2"), at())
     assert talk(memory) == [*[("user", "Where is it?")] * 2, ("assistant", "Yes.")]
 
@@ -272,19 +267,11 @@ def test_a_state_whose_stream_is_closed_at_once_leaves_the_whole_reply(host, mem
     assert _close(host, memory) == [("user", "Count."), ("assistant", "One two three")]
 
 
-class _BrokenEmbeddings(Embeddings):
-    """An embedder whose service is down."""
-
-    def embed_documents(self, texts):
-        raise ProviderError("no service")
-
-    def embed_query(self, text):
-        raise ProviderError("no service")
-
-
 @kept_by_all("failing embedder")
 def test_a_failing_embedder_costs_neither_the_message_nor_the_turn(host, run, model):
-    with ConversationMemory.open(":memory:", embeddings=_BrokenEmbeddings()) as memory:
+    embeddings = WordEmbeddings()
+    embeddings.failing = ProviderError("no service")
+    with ConversationMemory.open(":memory:", embeddings=embeddings) as memory:
         said = HumanMessage("I chained my bicycle to the oak.")
         memory.add_messages([said], thread_id="old", user_id="ana")
         run(host.app(memory, model), "Where did I chain my bicycle?", at())

@@ -1,11 +1,11 @@
 import copy
 
 import pytest
-from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import ScriptedChatModel, at, entries, texts
 from turn_hosts import HOSTS
+from watched_embedder import WatchedEmbedder, WordEmbeddings
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
 from langchain_convmem.errors import ConfigError, LogClosedError
@@ -125,34 +125,19 @@ def test_no_words_are_refused(searched, words):
         searched.search("ladder")
 
 
-class Counting(Embeddings):
-    """A text's vector says how long it is; notes what it was sent."""
-
-    def __init__(self, fingerprint):
-        self.fingerprint = fingerprint
-        self.sent = []
-
-    def embed_documents(self, texts):
-        self.sent += texts
-        return [self.embed_query(text) for text in texts]
-
-    def embed_query(self, text):
-        return [1.0, float(len(text))]
-
-
 OWNERS = [("ana", "t1"), ("ben", "t1"), (None, "lone")]
 
 
 async def test_all_users_are_embedded_anew():
-    log, new = InMemoryLog(), Counting("new")
-    with ConversationMemory(log, embeddings=Counting("old")) as memory:
+    log, new = InMemoryLog(), WordEmbeddings()
+    with ConversationMemory(log, embeddings=WatchedEmbedder()) as memory:
         for user_id, thread_id in OWNERS:
             said = [HumanMessage(f"{thread_id} of {user_id}")]
             memory.add_messages(said, user_id=user_id, thread_id=thread_id)
             memory.refresh(user_id=user_id, thread_id=None if user_id else thread_id)
     renewed = ConversationMemory(log, embeddings=new)
     assert await renewed.areindex(all_users=True) == ()
-    assert sorted(new.sent) == ["lone of None", "t1 of ana", "t1 of ben"]
+    assert sorted(new.embedded) == ["lone of None", "t1 of ana", "t1 of ben"]
     for user_id, thread_id in OWNERS:
         thread = None if user_id else thread_id
         assert (await renewed.arecall("t1", user_id=user_id, thread_id=thread)).problems == ()

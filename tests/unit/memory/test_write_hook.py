@@ -3,10 +3,10 @@ import json
 from pathlib import Path
 
 import pytest
-from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at, talk
+from watched_embedder import WordEmbeddings
 
 from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
 from langchain_convmem.records import Owner
@@ -38,25 +38,9 @@ def redact(message):
     return message
 
 
-class NosyEmbeddings(Embeddings):
-    """An embedder that keeps what it is told."""
-
-    def __init__(self):
-        self.told = []
-        self._inner = DeterministicFakeEmbedding(size=16)
-
-    def embed_documents(self, texts):
-        self.told += texts
-        return self._inner.embed_documents(texts)
-
-    def embed_query(self, text):
-        self.told.append(text)
-        return self._inner.embed_query(text)
-
-
 @pytest.fixture
 def embeddings():
-    return NosyEmbeddings()
+    return WordEmbeddings()
 
 
 @pytest.fixture
@@ -190,11 +174,11 @@ WAYS_IN += [import_file, an_export, wrap, a_tool_loop, cut_streams, conversation
 def test_a_secret_is_taken_out_on_every_way_in(memory, embeddings, tmp_path, way):
     way(memory, tmp_path)
     memory.refresh(user_id="ana")
-    found = [memory.recall(ask, user_id="ana") for ask in ("the boat key", KEPT, SECRET)]
+    found = [memory.recall(ask, user_id="ana", k=1) for ask in ("the boat key", KEPT, SECRET)]
     kept = [memory.log.entries(info.key) for info in memory.threads("ana")]
     assert any(one.matches for one in found)
-    assert embeddings.told
-    assert SECRET not in str([found, kept, embeddings.told])
+    assert embeddings.embedded
+    assert SECRET not in str([found, kept, embeddings.embedded, embeddings.asked])
     assert "[key]" in str(kept)
     folder = Path(memory.log.path).parent
     memory.close()
@@ -215,8 +199,8 @@ QUESTIONS = {
 def test_a_question_is_redacted_before_it_is_embedded(memory, embeddings, way):
     memory.add_messages([HumanMessage(SAID)], thread_id="t", user_id="ana")
     assert KEPT in str(QUESTIONS[way](memory))
-    assert KEPT in embeddings.told
-    assert SECRET not in str(embeddings.told)
+    assert KEPT in embeddings.asked
+    assert SECRET not in str([embeddings.embedded, embeddings.asked])
 
 
 class HookError(Exception):
