@@ -55,18 +55,49 @@ def test_k_blocks_come_back_where_there_are_k_lines(log, say, embedder):
     say(log, NAMES, speakers=("Ana",))
     recall = LineRecall(log, embedder)
     assert [len(recall.recall(ANA, "four", k=k).blocks) for k in (1, 3, 12, 13)] == [1, 3, 12, 12]
-    alone = RecallSettings(window=0)
-    found = recall.recall(ANA, "three four", k=1, ranking=12, settings=alone)
-    assert found.best_rejected == found.matches[1].relevance
-    reasons = [match.why for match in found.matches[:3]]
-    assert reasons == [("meaning", "words: three"), ("meaning", "words: four"), ("neighbours",)]
 
 
-@pytest.mark.parametrize(("skipped", "blocks"), [(49, 1), (50, 0)])
-def test_fifty_lines_in_a_row_that_do_not_fit_end_the_search(log, say, embedder, skipped, blocks):
-    say(log, ["three " * 40] * skipped + ["three four"], speakers=("Ana",))
+PET = "We adopted a cat, Miso, in March."
+
+
+@pytest.mark.parametrize(
+    ("session", "said", "question", "reasons"),
+    [
+        (
+            "s",
+            NAMES,
+            "three three four",
+            [("meaning", "words: three"), ("meaning", "words: four"), ("neighbours",)],
+        ),
+        (
+            "s",
+            ["Pets at home.", PET, *NAMES],
+            "Which pets do we keep?",
+            [("meaning", "words: pets"), ("kind",)],
+        ),
+        ("own", ["three", "nine"], "three", [("meaning", "words: three"), ()]),
+    ],
+)
+def test_a_match_says_why_and_the_best_that_is_not_shown_is_named(
+    *, log, chat, embedder, session, said, question, reasons
+):
+    chat(log, [(text, None) for text in said], session=session)
+    recall = LineRecall(log, embedder, RecallSettings(window=0))
+    found = recall.recall(ANA, question, k=1, ranking=len(reasons))
+    assert [match.why for match in found.matches] == reasons
+    assert found.matches[0].relevance > found.best_rejected == found.matches[1].relevance
+
+
+@pytest.mark.parametrize(
+    ("first", "skipped", "shown"), [([], 49, 1), ([], 50, 0), (["three"], 49, 2)]
+)
+def test_fifty_lines_in_a_row_that_do_not_fit_end_the_search(
+    *, log, say, embedder, first, skipped, shown
+):
+    said = [*first, *["three " * 12] * skipped, "three four"]
+    say(log, said, speakers=("Ana",))
     recall = LineRecall(log, embedder, RecallSettings(cosine_only=True, age_in_header=False))
-    assert len(recall.recall(ANA, "three", max_tokens=25, threshold=-1.0).blocks) == blocks
+    assert len(recall.recall(ANA, "three", max_tokens=35, threshold=-1.0).blocks) == shown
 
 
 def test_of_a_number_of_blocks_what_was_said_twice_comes_last(log, say, embedder):

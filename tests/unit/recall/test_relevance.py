@@ -238,6 +238,12 @@ STATED = "I run four times a week before work and train for the Lisbon marathon.
 ASKED = "Could you write me a short poem about autumn leaves?"
 LATER = "My knee hurts a little since Monday."
 MESSAGE = f"{STATED} {ASKED} {LATER}"
+DOCTOR = "Which of the doctors near the old railway station would you recommend for that?"
+LONG_MESSAGE = " ".join([*[STATED] * 5, LATER, LATER, DOCTOR])
+RUNS = (
+    "毎朝仕事の前に友達と川沿いを走っていて、秋に行われるリスボンのマラソンに向けて練習しています。"
+)
+POEM = "秋の落ち葉と霧と静かな森について、カードに書ける短くて明るい詩を書いてもらえますか\uff1f"
 AROUND = (("The heron is grey.", None), ("I keep two goats.", None))
 QUESTION = "What do I like?"
 SENTENCES = (
@@ -257,6 +263,9 @@ SENTENCES = (
         (f"{ASKED} {STATED} {LATER}", f"[...] {STATED} {LATER}"),
         (f"{STATED} {LATER} {ASKED}", f"{STATED} {LATER} [...]"),
         (f"{STATED} {LATER} We sleep in a tent.", f"{STATED} {LATER} We sleep in a tent."),
+        (f"{RUNS * 2}{POEM}", f"{RUNS * 2} [...]"),
+        # A short part of a long message is shown whole.
+        (LONG_MESSAGE, LONG_MESSAGE),
     ],
 )
 def test_a_loosely_related_message_is_shown_without_its_request(chat, message, expected):

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from histories import shown_lines
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import HumanMessage
+from watched_embedder import WordEmbeddings
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
@@ -45,15 +46,17 @@ OLD, NEW = "My phone number is 555 1234.", "My phone number is 555 9876."
 QUESTION = "What is my phone number?"
 
 
-@pytest.mark.encoder
-def test_a_block_in_which_the_latest_word_stands_is_not_called_older(log):
-    moved = "We moved the opening to May 16, the sign is late."
-    said = ["The opening is on May 9, at five.", AIMessage("Shall I invite them?"), moved]
-    log.append(ThreadKey("ana", "t"), [make_draft(one) for one in convert_to_messages(said)])
-    found = LineRecall(log).recall(ANA, "When is the opening?", max_tokens=800)
-    [block] = found.blocks
-    assert [line.text for line in block.lines][-1] == moved
-    assert older_lines(found) == []
+@pytest.mark.parametrize(
+    ("session", "texts"),
+    [
+        ("own", [f"[2023-11-15]\nUser: {NEW}", f"[2023-11-14, older]\nUser: {OLD}"]),
+        ("one", [f"[2023-11-14]\nUser: {OLD}\nUser: {NEW}"]),
+    ],
+)
+def test_a_block_is_called_older_where_the_latest_word_stands_in_another(log, chat, session, texts):
+    chat(log, [(OLD, None), (NEW, None)], session=session)
+    recall = LineRecall(log, WordEmbeddings(), RecallSettings(age_in_header=False))
+    assert [block.text for block in recall.recall(ANA, QUESTION).blocks] == texts
 
 
 @pytest.mark.encoder
