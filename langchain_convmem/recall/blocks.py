@@ -154,9 +154,10 @@ def _render_day(days: int, age: int | None) -> str:
         return "[undated]"
     if age is None or age < 0:
         return f"[{day:%Y-%m-%d}]"
-    unit, size = next((pair for pair in _UNITS if age >= 2 * pair[1]), ("", 1))
-    ago = f"{age // size} {unit} ago" if unit else ("today", "yesterday")[age]
-    return f"[{day:%Y-%m-%d}, {ago}]"
+    for unit, size in _UNITS:
+        if age >= 2 * size:
+            return f"[{day:%Y-%m-%d}, {age // size} {unit} ago]"
+    return f"[{day:%Y-%m-%d}, {('today', 'yesterday')[age]}]"
 
 
 @lru_cache(maxsize=256)
@@ -246,7 +247,7 @@ class _Packer:
             lines = self.ground.list_window(at, window)
             near = self._find_near(lines)
             if not near and len(self.groups) == self.max_blocks:
-                continue
+                break  # the windows that follow reach no further
             chosen = {one: self._choose_segments(one, number, at, window) for one in lines}
             passage = self.ground.find_passage(number)
             merged = _merge(chosen, near, {} if passage is None else {number: passage})

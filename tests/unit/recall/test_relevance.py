@@ -274,6 +274,11 @@ def test_a_loosely_related_message_is_shown_without_its_request(chat, message, e
     assert message in shown_lines(found)
 
 
+def test_a_loosely_related_reply_is_shown_whole(chat):
+    found = recall_of(chat, [("The heron is grey.", MESSAGE), *AROUND]).recall(ANA, QUESTION)
+    assert f"Assistant: {MESSAGE}" in "\n".join(block.text for block in found.blocks)
+
+
 messages = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=7).map(" ".join)
 
 
