@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 
 import pytest
@@ -12,7 +11,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.errors import ConversationError, MissingExtraError
+from langchain_convmem.errors import ConversationError
 from langchain_convmem.testing import ScriptedReply
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.completions import CompletionsEngine
@@ -169,12 +168,6 @@ def test_nothing_is_sent_once_it_is_closed(server, connect):
         engine.create_session()
     assert server.requests == []
     assert not engine.client.is_closed()
-
-
-def test_without_its_extra_it_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[openai\]'"):
-        CompletionsEngine("m", api_key="k")
 
 
 langchain_openai = pytest.importorskip("langchain_openai", reason="langchain-openai is missing")

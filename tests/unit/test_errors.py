@@ -1,11 +1,15 @@
 import copy
 import inspect
 import pickle
+import sys
 
 import pytest
 from langchain_core.exceptions import LangChainException
 
-from langchain_convmem import errors
+from langchain_convmem import errors, to_dynamodb
+from langchain_convmem.cli.models import choose_model
+from langchain_convmem.logs.dynamodb import DynamoDBLog
+from langchain_convmem.text.completions import CompletionsEngine
 
 EVERY = [
     thing
@@ -56,7 +60,18 @@ def test_only_storage_that_cannot_be_reached_is_worth_another_try():
     assert retryable == {errors.LineStoreError, errors.LogUnavailableError}
 
 
-def test_a_missing_extra_says_how_to_get_it():
-    error = errors.MissingExtraError.build("the terminal", "cli")
-    assert error.extra == "cli"
-    assert str(error).endswith("pip install 'langchain-convmem[cli]'")
+@pytest.mark.parametrize(
+    ("missing", "need", "extra"),
+    [
+        ("boto3", lambda: DynamoDBLog("log", region_name="eu-central-1"), "aws"),
+        ("boto3.dynamodb.types", lambda: to_dynamodb([{"a": 1}]), "aws"),
+        ("openai", lambda: CompletionsEngine("m", api_key="k"), "openai"),
+        ("langchain.chat_models", lambda: choose_model("openai:test-model"), "cli"),
+    ],
+)
+def test_a_missing_extra_says_how_to_get_it(monkeypatch, missing, need, extra):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(errors.MissingExtraError) as caught:
+        need()
+    assert caught.value.extra == extra
+    assert str(caught.value).endswith(f"pip install 'langchain-convmem[{extra}]'")

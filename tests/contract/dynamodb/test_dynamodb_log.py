@@ -12,7 +12,7 @@ from recall_rows_contract import RecallRowsContract
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.cli import main
-from langchain_convmem.errors import ConfigError, LogError, MissingExtraError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.logs.dynamodb.items import compute_number
 from langchain_convmem.records import ThreadKey
@@ -82,12 +82,6 @@ def test_arguments_that_make_no_sense_are_refused(arguments, said, monkeypatch, 
         monkeypatch.setenv(name, str(tmp_path / "none"))
     with pytest.raises(ConfigError, match=said):
         DynamoDBLog(**arguments)
-
-
-def test_without_the_driver_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "boto3", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[aws\]'"):
-        DynamoDBLog("log", region_name="eu-central-1")
 
 
 def test_a_table_is_verified_by_its_address(log, endpoint, monkeypatch, client, capsys):

@@ -1,9 +1,7 @@
-import sys
-
 import pytest
 
 from langchain_convmem.cli.models import choose_embeddings, choose_model
-from langchain_convmem.errors import ConfigError, MissingExtraError
+from langchain_convmem.errors import ConfigError
 
 
 def test_without_a_name_the_offline_model_is_taken_and_has_no_address():
@@ -17,12 +15,6 @@ def test_a_model_that_cannot_be_made_is_a_configuration_error(name, monkeypatch)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError, match=name):
         choose_model(name)
-
-
-def test_a_missing_langchain_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[cli\]'"):
-        choose_model("openai:test-model")
 
 
 def test_an_embedder_that_cannot_be_made_is_named():

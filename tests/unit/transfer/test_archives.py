@@ -42,9 +42,10 @@ def titles(memory, user_id="ana"):
     return {info.key.thread_id: info.title for info in memory.threads(user_id)}
 
 
-def refusal(path, **options):
+def refusal(path):
     with pytest.raises(ImportFormatError) as caught:
-        read_file(path, **options)
+        read_file(path)
+    assert caught.value.path.startswith(str(path))
     return str(caught.value)
 
 
@@ -219,3 +220,38 @@ def test_a_folder_that_changed_below_before_it_was_stored_is_refused(tmp_path, s
     swap(place)
     with pytest.raises(ImportFormatError, match="changed while it was read"):
         list(found.threads)
+
+
+OTHER_KINDS = pytest.mark.skipif(os.name == "nt", reason="other kinds of files")
+
+
+@pytest.fixture
+def fifo(tmp_path):
+    place = tmp_path / "pipe.jsonl"
+    os.mkfifo(place)
+    return place
+
+
+@OTHER_KINDS
+def test_a_pipe_is_refused_before_anybody_waits_for_it(fifo):
+    assert "is a pipe, a socket or a device" in refusal(fifo)
+
+
+@OTHER_KINDS
+def test_a_pipe_that_came_in_the_place_of_the_file_is_refused(fifo, tmp_path, monkeypatch):
+    file = tmp_path / "file.jsonl"
+    file.write_text('{"role": "user", "content": "a"}\n')
+    seen_before = file.stat()
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: seen_before)
+    assert "is a pipe" in refusal(fifo)
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full", "/dev/null", "/dev/tty"])
+@OTHER_KINDS
+def test_a_device_is_refused(device):
+    assert "is a pipe, a socket or a device" in refusal(Path(device))
+
+
+@OTHER_KINDS
+def test_a_folder_without_an_export_is_refused_and_its_pipes_are_left_alone(fifo):
+    assert "holds nothing; expected conversations.json" in refusal(fifo.parent)

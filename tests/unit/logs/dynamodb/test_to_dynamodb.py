@@ -1,6 +1,5 @@
 import enum
 import math
-import sys
 from collections import OrderedDict
 from datetime import date
 from decimal import Decimal
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem import to_dynamodb
-from langchain_convmem.errors import MissingExtraError
 
 NULL = {"NULL": True}
 
@@ -89,12 +87,6 @@ def test_several_maps_keep_their_order_and_places():
     found = to_dynamodb([{"a": 1}, {}, {"b": object()}], report=problems.append)
     assert found == [{"a": {"N": "1"}}, {}, {"b": NULL}]
     assert problems[0].startswith("[2].b ")
-
-
-def test_without_boto3_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "boto3.dynamodb.types", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[aws\]'"):
-        to_dynamodb([{"a": 1}])
 
 
 scalars = (
