@@ -6,7 +6,7 @@ are shared with the hosts of turns: cutting a reply, forking a thread, and readi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from langchain_convmem.views.messages import (
     MessagesInput,
     TokenCounter,
     WriteHook,
+    check_plain_function,
     count_tokens,
     make_content,
     read_messages,
@@ -416,9 +417,8 @@ class ConversationHistory(BaseChatMessageHistory):
                 nothing is written.
             StaleWindowError: If the summary was forgotten meanwhile; nothing is written.
         """
-        old, draft = summaries.plan_edit_summary(
-            self.entries, self._filter_summary(text), summary_id
-        )
+        pieces = self._filter_summary(text)
+        old, draft = summaries.plan_edit_summary(self.entries, pieces, summary_id)
         return self._find_turn(self._append_about({old.id}, draft))
 
     aedit_summary = to_async(edit_summary)
@@ -490,10 +490,8 @@ class ConversationHistory(BaseChatMessageHistory):
         known = summaries.find_pins(entries)
         draft = summaries.draft_pin(words[0], source, known)
         name, told = (None, set[str]()) if source is None else (source.message_id, {source.id})
-        for pin in known:
-            if (pin.text, pin.message_id) == (words[0], name):
-                return pin
-        return summaries.read_pin(self._append_about(told, draft))
+        same = (pin for pin in known if (pin.text, pin.message_id) == (words[0], name))
+        return next(same, None) or summaries.read_pin(self._append_about(told, draft))
 
     apin = to_async(pin)
 
@@ -516,7 +514,12 @@ class ConversationHistory(BaseChatMessageHistory):
     # -- maps for a NoSQL log, and tables for people ----------------------------------------------
 
     def to_maps(
-        self, *, incremental: bool = True, exclude_last: bool = True, sink: str = "default"
+        self,
+        *,
+        incremental: bool = True,
+        exclude_last: bool = True,
+        sink: str = "default",
+        store: Callable[[list[dict[str, Any]]], object] | None = None,
     ) -> list[dict[str, Any]]:
         """Return the conversation's turns as maps, for storing by `id`.
 
@@ -538,14 +541,18 @@ class ConversationHistory(BaseChatMessageHistory):
             exclude_last: Leave out the last turn, which may still grow. Pass False when a
                 conversation is over.
             sink: The receiver of the maps; each sink has its own cursor.
+            store: A plain function that stores the maps of an increment, if there are any. The
+                cursor moves when it returns; after an error or a crash, the same maps come again.
 
         Raises:
-            ConfigError: If `sink` is empty, or the log cannot store cursors.
+            ConfigError: If `sink` is empty, `store` is not a plain function, or the log cannot
+                store cursors.
         """
         if not incremental:
             return live.export_maps(self.entries, ExportCursor(), exclude_last=exclude_last)[0]
         if not isinstance(sink, str) or not sink:
             raise ConfigError(f"sink must be a non-empty string, got {sink!r}")
+        check_plain_function("store", store, of="a list of maps")
         name = f"export:{sink}"
         while True:
             # The cursor is read first, so that the entries include all that it counts.
@@ -553,6 +560,8 @@ class ConversationHistory(BaseChatMessageHistory):
             before = ExportCursor(**(document.value if document else {}))
             version = None if document is None else document.version
             maps, after = live.export_maps(self.entries, before, exclude_last=exclude_last)
+            if store is not None and maps:
+                store(maps)
             is_known = after == before
             if is_known or self.log.set_state(self.key, name, asdict(after), expected=version):
                 return maps
@@ -572,10 +581,8 @@ def _make_text_message(role: str | Enum, contents: str | Sequence[str]) -> BaseM
     if name not in _ROLES:
         msg = f"role must be one of {', '.join(_ROLES)}; got {describe_value(name)}"
         raise InvalidMessageError(msg)
-    [message] = read_messages(
-        [(str(name), make_content(summaries.check_pieces(contents, what="contents")))]
-    )
-    return message
+    content = make_content(summaries.check_pieces(contents, what="contents"))
+    return read_messages([(str(name), content)])[0]
 
 
 def _find_last_summary(entries: Sequence[Entry]) -> Turn | None:
@@ -631,9 +638,7 @@ class AddedTurn(Turn):
 
     def _annotate(self, **changes: Any) -> None:
         if not self.entries:
-            raise InvalidMessageError(
-                "a placeholder, or a turn that was not stored, is not in the log; nothing is added"
-            )
+            raise InvalidMessageError("a placeholder, or an unstored turn, is not in the log")
         newest = self.entries[-1]
         self.log.annotate(newest.key, newest.id, **changes)
 

@@ -217,9 +217,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         before = self.history_messages_key
         if before is None and shape.slots:
             before = next((name for name in reversed(HISTORY_NAMES) if name in shape.slots), None)
-        said, extra = _read_input(
-            value, input_messages_key=self.input_messages_key, history_messages_key=before
-        )
+        said, extra = _read_input(value, self.input_messages_key, before)
         line = get_line((memory.log_place, turn.key))
         keys = (self.input_messages_key or "input", before or "history")
         return ChainCall(turn, line, said, extra, keys, self.output_messages_key)
@@ -227,7 +225,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
 # -- The input of a call -------------------------------------------------------------------------
 def _read_input(
-    value: Any, *, input_messages_key: str | None = None, history_messages_key: str | None = None
+    value: Any, input_messages_key: str | None, history_messages_key: str | None
 ) -> tuple[Sequence[BaseMessage], Mapping[str, Any]]:
     """Read the input of a call, in any form that `read_messages` accepts.
 

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 from langchain_core.messages import BaseMessage, SystemMessage, merge_message_runs
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+)
 
 from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.conversation.inputs import MediaLimits, coerce_messages
@@ -15,12 +23,29 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.reply_formats import Channel, ReplyFormat
 
-_FROZEN = ConfigDict(
-    frozen=True, arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
-)
+
+class _Settings(BaseModel):
+    """Settings of which a wrong one is refused by name."""
+
+    model_config = ConfigDict(
+        frozen=True, arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
+    )
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            found, known = error.errors(include_url=False)[0], type(self).model_fields
+            name = str(found["loc"][0])
+            problem = f"{found['msg']}, got {describe_value(found['input'])}"
+            if name not in known:
+                near = "; system_prompt= says it" if "system" in name else suggest_name(name, known)
+                near = f"; preface=Preface({name}=...)" if name in Preface.model_fields else near
+                problem = f"there is no such setting; there are {', '.join(known)}{near}"
+            raise ConfigError(f"{name!r} in {type(self).__name__}: {problem}") from None
 
 
-class Preface(BaseModel):
+class Preface(_Settings):
     """What the model gets before the first message.
 
     Attributes:
@@ -29,8 +54,6 @@ class Preface(BaseModel):
         tools: Tools for the model: functions, `BaseTool`, pydantic classes or schemas.
         extra_context: Other variables of the chat template, such as `enable_thinking`.
     """
-
-    model_config = _FROZEN
 
     messages: tuple[BaseMessage, ...] = ()
     tools: tuple[Any, ...] = ()
@@ -42,7 +65,7 @@ class Preface(BaseModel):
         return tuple(coerce_messages(value))
 
 
-class ConversationConfig(BaseModel):
+class ConversationConfig(_Settings):
     """Settings of a conversation; they cannot be changed afterwards.
 
     Settings that do not apply to the model are refused. With a chat model, these are `template`,
@@ -77,8 +100,6 @@ class ConversationConfig(BaseModel):
         model_kwargs: Arguments for every model call, such as `temperature`.
     """
 
-    model_config = _FROZEN
-
     preface: Preface = Field(default_factory=Preface)
     template: ChatTemplate | str | None = None
     reply_format: ReplyFormat | str | None = None
@@ -104,20 +125,10 @@ class ConversationConfig(BaseModel):
         """
         given = {name: getattr(self, name) for name in self.model_fields_set} | dict(settings)
         system = given.pop("system_prompt", None)
-        for name in given.keys() - type(self).model_fields.keys():
-            known = [*type(self).model_fields, "system_prompt"]
-            near = "; system_prompt= says it" if "system" in name else suggest_name(name, known)
-            near = f"; pass preface=Preface({name}=...)" if name in Preface.model_fields else near
-            raise ConfigError(f"there is no setting {name!r}; there are {', '.join(known)}{near}")
-        preface = given.get("preface", Preface())
-        for setting, kinds in ((preface, Preface | Mapping), (system, str | None)):
-            if not isinstance(setting, kinds):
-                raise ConfigError(
-                    "preface must be a Preface, and system_prompt=, what the model is told first, "
-                    f"text; got {describe_value(setting)}"
-                )
+        if not isinstance(system, str | None):
+            raise ConfigError(f"system_prompt must be text, got {describe_value(system)}")
         if system is not None:
-            preface = Preface.model_validate(preface)
+            preface = type(self)(preface=given.get("preface", Preface())).preface
             first = [SystemMessage(system), *preface.messages[:1]]  # few models take two of these
             messages = [*merge_message_runs(first, chunk_separator="\n\n"), *preface.messages[1:]]
             given["preface"] = Preface(**{**dict(preface), "messages": messages})
@@ -157,9 +168,9 @@ class SendOptions:
         """
         own = {one.name for one in fields(cls)} - {"model_kwargs"}
         named = {name: given[name] for name in own & set(given) if given[name] is not None}
-        for name in ("max_output_tokens", "timeout"):
-            if name in named and not named[name] > 0:
-                raise ConfigError(f"{name} must be positive, got {named[name]!r}")
+        for name, kind in (("max_output_tokens", int), ("timeout", int | float)):
+            if not isinstance(value := named.get(name, 1), kind) or not value > 0:
+                raise ConfigError(f"{name} must be a positive number, got {describe_value(value)}")
         thinking = named.get("thinking", config.thinking)
         switch = {} if thinking is None else {"enable_thinking": thinking}
         extra = {**config.preface.extra_context, **switch, **named.get("extra_context", {})}

@@ -640,9 +640,8 @@ class Engine:
         wanted, told = config.reply_format or engine.reply_format, find_reply_format(template)
         found = told if wanted is None else get_reply_format(wanted)
         stop = tuple(dict.fromkeys((*engine.stop, *told.stop, *found.stop)))
-        return TextBackend(
-            engine, template, found, stop, template.start(tools=tools.schemas or None)
-        )
+        state = template.start(tools=tools.schemas or None)
+        return TextBackend(engine, template, found, stop, state)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until no turn is running; return whether that happened within the timeout."""

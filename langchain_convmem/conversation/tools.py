@@ -224,10 +224,8 @@ async def _run(tool: BaseTool, call: ToolCall, run: ToolRun) -> ToolMessage:
             return _make_answer(call, await tool.ainvoke(call, run.config))
         return _make_answer(call, await run_in_thread(lambda: tool.invoke(call, run.config)))
     except Exception as error:
-        if any(
-            kind.__module__ == "langgraph.errors" and kind.__name__ == "GraphBubbleUp"
-            for kind in type(error).__mro__
-        ):
+        kinds = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
+        if "langgraph.errors.GraphBubbleUp" in kinds:
             raise  # LangGraph stops its graph here, to go on later
         _logger.debug("tool %r failed: %s", call["name"], describe_error(error))
         told = "" if isinstance(error, ToolException) else type(error).__name__
@@ -257,12 +255,9 @@ def answer_cancelled(message: BaseMessage) -> list[ToolMessage]:
 
 def answer_invalid(message: BaseMessage) -> list[ToolMessage]:
     """Return answers to the calls of a message that cannot be read."""
-    return [
-        _refuse(
-            call, f"this call cannot be read ({call['error'] or 'no valid JSON'}); make it again"
-        )
-        for call in getattr(message, "invalid_tool_calls", ())
-    ]
+    told = "this call cannot be read ({}); make it again"
+    broken = getattr(message, "invalid_tool_calls", ())
+    return [_refuse(call, told.format(call["error"] or "no valid JSON")) for call in broken]
 
 
 def _make_answer(call: ToolCall, result: Any) -> ToolMessage:
@@ -285,10 +280,9 @@ def find_unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
     """
     waiting: list[ToolCall] = []
     for message in history:
-        calls = find_calls(message)
         if isinstance(message, ToolMessage):
             ids = [call["id"] for call in waiting]
             if message.tool_call_id in ids:
                 del waiting[ids.index(message.tool_call_id)]
-        waiting += calls
+        waiting += find_calls(message)
     return waiting

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from langchain_convmem.causes import suggest_name
 from langchain_convmem.prompts.diagnostics import Diagnostic, Findings, Level
 from langchain_convmem.prompts.scanner import (
+    SUMMARY_TITLE_KEY,
     Line,
     find_comments,
     read_lines,
@@ -31,6 +32,8 @@ from langchain_convmem.prompts.variables import (
 _SPECIAL = _META, _CONST, _VAR = ("meta", "const", "var")
 _PROMPT = "prompt"
 _BETWEEN = "\n\n"
+FUNCTION_WAYS = "pass it in functions=, register it, or declare it with --function"
+"""How a file can know a function."""
 
 
 class ParsedPrompt(NamedTuple):
@@ -68,6 +71,9 @@ def parse_prompt(text: str, *, name: str, functions: Collection[str]) -> ParsedP
     elif not prompts:
         findings.add("warning", "there is no prompt section with text in it", 0)
     variables = _check_variables(special[_VAR], special[_CONST], functions, findings)
+    for key, (_, position, _) in special[_META].items():
+        if key != SUMMARY_TITLE_KEY and (hint := suggest_name(key, [SUMMARY_TITLE_KEY])):
+            findings.add("warning", f"'{key}' has no effect{hint}", position)
     _check_fillings(special[_META], (), findings)
     _check_fillings(special[_CONST], variables, findings)
     for block in prompts:
@@ -302,7 +308,7 @@ def _split_field(line: str) -> tuple[str, str] | None:
     return (unquote(clean_name(key)), clean_name(value)) if equals else None
 
 
-# A star that touches the key belongs to it, as in `*HumanExamples*`.
+# A star that touches the key belongs to it, as in `*MessageSummaryTitle*`.
 _BULLETS = re.compile(r"\A(?:[-\u2010-\u2015\u2022\u2023\u25aa\u25e6\u00b7\u2212]\s*|[*+]\s+)*")
 
 
@@ -318,22 +324,21 @@ def _find_problem(key: str, written: str) -> str:
 def _check_variables(
     variables: dict[str, _Field],
     constants: dict[str, _Field],
-    functions: Iterable[str],
+    functions: Collection[str],
     findings: Findings,
 ) -> dict[str, str]:
     """Return the variables whose function exists, as name -> function name."""
-    known = set(functions)
     usable: dict[str, str] = {}
     for name, (function, position, _) in variables.items():
         if name in constants:
             message = f"'{name}' is a constant too, and the constant is filled in"
             findings.add("warning", message, position)
-        if function in known:
+        if function in functions:
             usable[name] = function
             continue
         message = f"'{function}' is not a function name: letters, digits and '_', as in 'getDate'"
         if function.isidentifier():
-            hint = suggest_name(function, known)
+            hint = suggest_name(function, functions) or f"; {FUNCTION_WAYS}"
             message = f"there is no function '{function}' for the variable '{name}'{hint}"
         findings.add("error", message, position)
     return usable

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_convmem.background import to_async
-from langchain_convmem.causes import suggest_name
+from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.prompts.compiled import (
     COMPILED_FORMS,
@@ -28,7 +28,7 @@ from langchain_convmem.prompts.diagnostics import (
     Level,
     OnProblem,
 )
-from langchain_convmem.prompts.parser import ParsedPrompt, parse_prompt
+from langchain_convmem.prompts.parser import FUNCTION_WAYS, ParsedPrompt, parse_prompt
 from langchain_convmem.prompts.scanner import (
     SUMMARY_TITLE_KEY,
     escape_headings,
@@ -152,8 +152,13 @@ class PromptFile:
         Raises:
             PromptSyntaxError: If there is a diagnostic of level `error`, and `strict` is on; its
                 message shows the line and a caret.
-            ConfigError: If `functions` contains anything but functions without arguments.
+            ConfigError: If `text` is no string, or `functions` contains anything but functions
+                without arguments.
         """
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"text must be a string, got {describe_value(text)}; load reads files"
+            )
         own = combine_functions({}, functions)
         source = PromptSource(sha256=sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
         parsed = parse_prompt(text, name=name, functions={*own, *REGISTRY})
@@ -200,8 +205,8 @@ class PromptFile:
             beside.unlink(missing_ok=True)
 
     def __repr__(self) -> str:
-        errors = sum(found.level == "error" for found in self.diagnostics)
-        return f"PromptFile({self.name!r}, sections={list(self.sections)}, errors={errors})"
+        found = len(self.diagnostics)
+        return f"PromptFile({self.name!r}, sections={list(self.sections)}, findings={found})"
 
     @property
     def summary_title(self) -> str | None:
@@ -397,10 +402,8 @@ def _load_file(
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        msg = (
-            f"{path}: this file is larger than the {most} bytes a prompt file may have; "
-            "pass max_bytes= to read a larger one"
-        )
+        more = "pass max_bytes= to read a larger one"
+        msg = f"{path}: this file is larger than the {most} bytes a prompt file may have; {more}"
         raise PromptSyntaxError(msg, path=name)
     known = {*own, *REGISTRY}
     compiled = read_compiled(data, name, max_bytes=_COMPILED_GROWTH * max_bytes)
@@ -411,7 +414,8 @@ def _load_file(
     problems = _find_stale(source, path, "error" if strict else "warning")
     used = {place.function_name for places in prompt.occurrences.values() for place in places}
     for function in sorted(used - known):
-        problems.append(Diagnostic("error", f"there is no function '{function}'", 1, 1, name=name))
+        message = f"there is no function '{function}'; {FUNCTION_WAYS}"
+        problems.append(Diagnostic("error", message, 1, 1, name=name))
     return prompt._replace(diagnostics=(*problems, *prompt.diagnostics)), source
 
 
@@ -421,7 +425,7 @@ def _decode(data: bytes, path: str) -> str:
     except UnicodeDecodeError as error:
         findings = Findings(path, data.decode("utf-8", "replace").removeprefix("\ufeff"))
         position = len(data[: error.start].decode("utf-8").removeprefix("\ufeff"))
-        message = f"a prompt file is UTF-8 text, and this is not: {error.reason}"
+        message = f"a prompt file is UTF-8 text, and this is not: {error.reason}; save it as UTF-8"
         findings.add("error", message, position)
         raise findings.sort()[0].to_error() from error
 
@@ -430,9 +434,8 @@ def _find_stale(source: PromptSource, place: Path, level: Level) -> list[Diagnos
     beside = place.parent / source.name
     # The name comes from the file, which may come from anywhere: it must not lead elsewhere.
     is_beside = beside.name == source.name and beside.parent == place.parent
-    if not is_beside or not source.sha256 or beside.is_symlink() or not beside.is_file():
-        return []
-    if sha256(beside.read_bytes()).hexdigest() == source.sha256:
+    is_known = is_beside and source.sha256 and beside.is_file() and not beside.is_symlink()
+    if not is_known or sha256(beside.read_bytes()).hexdigest() == source.sha256:
         return []
     message = f"'{source.name}' beside it has changed since this was compiled; compile it again"
     return [Diagnostic(level, message, 1, 1, name=str(place))]

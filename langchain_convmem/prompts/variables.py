@@ -73,14 +73,12 @@ def check_functions(functions: Mapping[str, VariableFunction]) -> None:
         raise ConfigError(f"functions must be a map of names to functions, got {functions!r:.80}")
     for name, function in functions.items():
         if not name.isidentifier():
-            msg = f"{name!r} is not a name for a variable function: use letters, digits and '_'"
-            raise ConfigError(msg)
+            raise ConfigError(f"{name!r} is not a function name: use letters, digits and '_'")
         if not callable(function) or not _needs_nothing(function):
-            msg = (
+            raise ConfigError(
                 f"the variable function {name!r} must be a function that can be called without "
                 f"arguments, got {function!r}"
             )
-            raise ConfigError(msg)
 
 
 def _is_asynchronous(function: VariableFunction) -> bool:
@@ -140,11 +138,10 @@ def evaluate(
     found = {name: functions.get(name, REGISTRY.get(name)) for name in names}
     for name, function in found.items():
         if function is not None and _is_asynchronous(function) and not can_await():
-            msg = (
+            raise ConfigError(
                 f"the variable function {name!r} is asynchronous; use arender, aformat, or "
                 "ainvoke and astream of the chain"
             )
-            raise ConfigError(msg)
     values: dict[str, str] = {}
     for name, function in found.items():
         try:
@@ -168,8 +165,8 @@ def _call(name: str, function: VariableFunction | None) -> str:
     value: Any = function()
     value = ask(lambda: value, lambda: value) if _is_asynchronous(function) else value
     if not isinstance(value, str):
-        msg = f"variable function {name!r} must return a string, got {type(value).__name__}"
-        raise TypeError(msg)
+        kind = type(value).__name__
+        raise TypeError(f"variable function {name!r} must return a string, got {kind}")
     return value
 
 
@@ -247,9 +244,7 @@ def clean_lines(lines: Iterable[str]) -> str:
         text = indent + _clean_runs(visible.rstrip()) if visible else ""
         if text or (cleaned and cleaned[-1]):
             cleaned.append(text)
-    if cleaned and not cleaned[-1]:
-        cleaned.pop()
-    return "\n".join(cleaned)
+    return "\n".join(cleaned).removesuffix("\n")
 
 
 def _clean_runs(text: str) -> str:

@@ -207,10 +207,8 @@ class MessageList(list[BaseMessage]):
     def __str__(self) -> str:
         if len(self) == 1 and isinstance(self[0], HumanMessage):
             return "\n".join(get_text_pieces(self[0]))
-        said = (
-            get_buffer_string([one], human_prefix="User", ai_prefix="Assistant") for one in self
-        )
-        return "\n".join(map(indent_text, said))
+        show = partial(get_buffer_string, human_prefix="User", ai_prefix="Assistant")
+        return "\n".join(indent_text(show([one])) for one in self)
 
 
 _CARRIED = "__convmem_call"
@@ -237,6 +235,23 @@ class Carried:
         """Return a config that carries this."""
         configurable = {**config.get("configurable", {}), _CARRIED: self}
         return {**config, "configurable": configurable}
+
+    def complete(self, messages: list[BaseMessage], *, is_text_shown: bool) -> list[BaseMessage]:
+        """Return a prompt's messages with the framing, and all of what the user says.
+
+        If the prompt shows that as text, pictures come into its last human message, and the tool
+        loop comes after it.
+        """
+        messages = [one for one in messages if one not in self.framing]
+        for one in self.framing:
+            messages = join_system(messages, one.content, source=PROFILE_SOURCE)
+        at = max((n for n, one in enumerate(messages) if isinstance(one, HumanMessage)), default=-1)
+        if at < 0 or not (is_text_shown and self.said):
+            return messages
+        if extra := list_media(self.said[0]):
+            content = [{"type": "text", "text": messages[at].text}, *extra]
+            messages[at] = messages[at].model_copy(update={"content": content})
+        return [*messages[: at + 1], *self.said[1:], *messages[at + 1 :]]
 
 
 class SaidText(str):
@@ -299,39 +314,33 @@ class MemoryPrompt(ChatPromptTemplate):
 
     def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the prompt's messages, with what the call carries beside its variables."""
+        values, complete = self._prepare(kwargs)
+        return complete(super().format_messages(**values))
+
+    async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return what `format_messages` does, with the asynchronous values of the prompt."""
+        values, complete = self._prepare(kwargs)
+        return complete(await super().aformat_messages(**values))
+
+    def _prepare(
+        self, given: dict[str, Any]
+    ) -> tuple[dict[str, Any], Callable[[list[BaseMessage]], list[BaseMessage]]]:
+        """Return the values of the variables, and what completes the prompt's messages."""
         call = ensure_config().get("configurable", {}).get(_CARRIED)
         if not isinstance(call, Carried):
-            return super().format_messages(**kwargs)
-        texts = {name: call.shown for name, one in kwargs.items() if isinstance(one, SaidText)}
-        values = {self.carried: call.history, **kwargs, **texts}
+            return given, list
+        texts = {name: call.shown for name, one in given.items() if isinstance(one, SaidText)}
+        values = {self.carried: call.history, **given, **texts}
         places = {*_list_places(self)} - {self.carried}
         if any(one in call.history for name in places for one in values.get(name) or ()):
             values[self.carried] = MessageList()  # a step before put it in another place
-        messages = [one for one in super().format_messages(**values) if one not in call.framing]
-        for one in call.framing:
-            messages = join_system(messages, one.content, source=PROFILE_SOURCE)
-        return _add_rest(messages, call.said) if texts else messages
-
-    async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
-        """Return what `format_messages` does."""
-        return self.format_messages(**kwargs)
+        return values, partial(call.complete, is_text_shown=bool(texts))
 
 
 def list_media(message: BaseMessage) -> list[dict[Any, Any]]:
     """Return what a message holds besides text, in the form that it was given."""
     blocks = () if isinstance(message.content, str) else message.content
     return [one for one in blocks if not isinstance(one, str) and one.get("type") != "text"]
-
-
-def _add_rest(messages: list[BaseMessage], said: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return messages with pictures in the last human one, and the tool loop after it."""
-    at = max((n for n, one in enumerate(messages) if isinstance(one, HumanMessage)), default=None)
-    if not said or at is None:
-        return messages
-    if extra := list_media(said[0]):
-        content = [{"type": "text", "text": messages[at].text}, *extra]
-        messages[at] = messages[at].model_copy(update={"content": content})
-    return [*messages[: at + 1], *said[1:], *messages[at + 1 :]]
 
 
 def _add_place(messages: Sequence[object], asked: Sequence[str], name: str) -> list[object]:
@@ -372,11 +381,9 @@ def _takes_text(first: Runnable[Any, Any]) -> bool:
     """Return whether the first step hands its whole input to retrievers, or to variables."""
     from langchain_core.retrievers import BaseRetriever
 
-    if isinstance(first, BaseRetriever):
-        return True
-    return isinstance(first, RunnableParallel) and any(
-        isinstance(getattr(one, "first", one), BaseRetriever | RunnablePassthrough)
-        for one in first.steps__.values()
+    steps = first.steps__.values() if isinstance(first, RunnableParallel) else ()
+    return isinstance(first, BaseRetriever) or any(
+        isinstance(getattr(one, "first", one), BaseRetriever | RunnablePassthrough) for one in steps
     )
 
 

@@ -155,8 +155,7 @@ class TurnMemory:
         if when not in get_args(SummarizeWhen):
             msg = f"summarize_when must be 'background' or 'foreground', got {when!r:.80}"
             raise ConfigError(msg)
-        if on_summary is not None:
-            check_plain_function("on_summary", on_summary, of="an event")
+        check_plain_function("on_summary", on_summary, of="an event")
         if summarizer is None:
             if settings is not None:
                 _logger.warning("summary_settings do nothing without a summarizer; pass one, too")

@@ -338,7 +338,7 @@ is, and nothing is written.
 
 
 def check_plain_function(name: str, function: object, *, of: str) -> None:
-    """Refuse what is no plain function.
+    """Refuse what is neither None nor a plain function.
 
     Args:
         name: The option that it is given as.
@@ -348,7 +348,7 @@ def check_plain_function(name: str, function: object, *, of: str) -> None:
     Raises:
         ConfigError: If it cannot be called, or has to be awaited.
     """
-    if not callable(function):
+    if not callable(function) and function is not None:
         raise ConfigError(f"{name} must be a function of {of}, got {describe_value(function)}")
     if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
         msg = (
@@ -367,8 +367,7 @@ class DraftBuilder:
         Raises:
             ConfigError: If it is not a plain function.
         """
-        if hook is not None:
-            check_plain_function("before_write", hook, of="a message")
+        check_plain_function("before_write", hook, of="a message")
         self.hook = hook
 
     # -- drafts ---------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_json_holds_the_same(check):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["good.prompt", "--function", "get mood"], 1, "is not a name for a variable function"),
+        (["good.prompt", "--function", "get mood"], 1, "is not a function name"),
         ([], 1, "name a prompt file"),
         (["good.prompt", "--json", "--interactive"], 2, "takes one file"),
         (["good.prompt", "warned.prompt", "--interactive"], 2, "takes one file"),

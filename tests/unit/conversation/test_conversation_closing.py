@@ -149,12 +149,14 @@ def test_a_closed_engine_ends_all_its_conversations():
 def test_an_engine_is_made_of_a_model_alone():
     with pytest.raises(ConfigError, match="is not a model"):
         Engine("gpt")
-    with pytest.raises(ConfigError, match="'temprature'"):
-        Engine(text_engine(FINE)).create_conversation(temprature=1)
-    with pytest.raises(ConfigError, match=r"pass preface=Preface\(tools=\.\.\.\)"):
-        Engine(text_engine(FINE)).create_conversation(tools=[])
-    with pytest.raises(ConfigError, match="config is a dict; pass ConversationConfig"):
-        Engine(text_engine(FINE)).create_conversation({"stop": ["x"]})
+    for words, settings in (
+        ("'temprature'", {"temprature": 1}),
+        (r"; preface=Preface\(tools=\.\.\.\)", {"tools": []}),
+        ("config is a dict; pass ConversationConfig", {"config": {"stop": ["x"]}}),
+        ("'on_cancel' in ConversationConfig: .*'keep', got 'kep'", {"on_cancel": "kep"}),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            Engine(text_engine(FINE)).create_conversation(**settings)
 
 
 def test_settings_of_text_engines_are_refused_by_chat_models():

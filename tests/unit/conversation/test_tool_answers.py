@@ -418,7 +418,6 @@ def misdescribed(x: int) -> int:  # noqa: D417
     [
         (5, "5 is not a tool"),
         ("park", "'park' is not a tool"),
-        (str, "is not a tool"),
         (partial(park, 1), "a function with a name"),
         (undescribed, "'undescribed'.*docstring"),
         (misdescribed, "'misdescribed'"),

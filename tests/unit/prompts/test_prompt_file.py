@@ -58,10 +58,8 @@ class TestFormat:
         assert [record.levelname for record in caplog.records] == ["WARNING"]
 
     def test_a_section_whose_value_is_empty_goes_with_its_heading(self):
-        prompt = PromptFile.parse(
-            DESK, functions={"getNumber": lambda: "1", "getOther": lambda: ""}
-        )
-        assert prompt.format(["Other", "Tone"]) == "**Tone:**\nbe kind"
+        prompt = PromptFile.parse("__*Var*__\n- a = f\n__ A __\n{{a}}", functions={"f": str})
+        assert prompt.format(["A"]) == ""
 
 
 class TestLoading:
@@ -266,7 +264,9 @@ class TestProblems:
 
 
 @pytest.mark.parametrize("given", [[str], str])
-def test_functions_without_names_are_refused(given):
+def test_bytes_and_functions_without_names_are_refused(given):
+    with pytest.raises(ConfigError, match="load reads files"):
+        PromptFile.parse(DESK.encode())
     with pytest.raises(ConfigError, match="functions must be a map of names to functions"):
         PromptFile.parse("__ A __\nB", functions=given)
 
