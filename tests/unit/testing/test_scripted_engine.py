@@ -3,7 +3,6 @@ import pytest
 from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.testing import (
     ScriptedEngine,
-    ScriptedError,
     ScriptedReply,
     ScriptedSession,
     ScriptedToolCall,
@@ -159,8 +158,3 @@ def test_nothing_can_be_used_once_it_is_closed():
 def test_two_calls_of_a_reply_need_different_ids():
     with pytest.raises(ConfigError, match="different ids"):
         ScriptedReply(tool_calls=[ScriptedToolCall("a"), ScriptedToolCall("b")])
-
-
-def test_last_words_need_a_place_where_the_stream_is_cut():
-    with pytest.raises(ConfigError, match="cut_after_chunks"):
-        ScriptedReply(text="a b", cut_with=ScriptedError(status=500))
