@@ -345,7 +345,7 @@ class ModelContext:
             **extra,  # the application's own values win, except in place of messages
             **{name: own[name] for name in own if name in shape.places},
             history_key: history,
-            **dict.fromkeys(names, told),
+            **dict.fromkeys({*names} - {"messages"}, told),  # that key holds all messages
         }
         config = Carried(history, framing, said, shown).add_to(config)
         return told if shape.takes_text else payload, config

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal, cast
@@ -80,7 +80,7 @@ class Context:
     Attributes:
         messages: New copies, valid for the provider they were built for.
         repairs: One sentence for each repair; empty for an intact history.
-        positions: Positions of the entries that `messages` contain.
+        positions: Positions of the entries that `messages` contain whole.
         is_whole: Whether the budget left out none of the entries that were read.
         is_cut: Whether there are earlier messages that `messages` neither contain nor summarise.
         token_counter: Counts `tokens`.
@@ -121,7 +121,8 @@ def build_context(
             caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages and the summaries are never cut. Where the latest exchange does not fit, its
-            longest texts of the user and of tools are shown by their beginning and their end.
+            longest texts of the user and of tools are shown by their beginning and their end; so
+            are those of the first exchange left out, where what fits is the latest or half of that.
         summary: The summaries of the frontier as one marked message, with the authority of the
             user, whose words they hold, and a short answer to it, or with that of the system; or
             left out. Where not even the latest exchange would fit beside them, the latest of them.
@@ -439,17 +440,45 @@ class _FittedView:
             shorten: Whether the longest texts of users and tools in the exchange are cut where
                 fewer summaries do not help.
         """
-        if self._fit_summaries(max_tokens) or not shorten:
-            return
-        latest = self._find_exchanges()[-1]
-        pieces = [piece for piece in self.body[latest:] if piece.role in ("user", "tool")]
-        excess = self._weigh(latest) - max_tokens
-        cut = _shorten_messages([piece.message for piece in pieces], excess, self.count)
-        for piece, message in zip(pieces, cut, strict=True):
-            if piece.message is not message:
-                piece.message = message
+        if not self._fit_summaries(max_tokens) and shorten:
+            self._cut_texts(self._find_exchanges()[-1], None, max_tokens, repairs)
+            self._fit_summaries(max_tokens)
+
+    def _cut_texts(self, first: int, end: int | None, max_tokens: int, repairs: list[str]) -> None:
+        """Cut the longest texts of an exchange; in one that is over, also those of replies."""
+        body = list(self.body)
+        numbers = [
+            number
+            for number, piece in enumerate(body[first:end], start=first)
+            if piece.role in ("user", "tool") or (end and isinstance(piece.message.content, str))
+        ]
+        whole = [body[number].message for number in numbers]
+        cut = _shorten_messages(whole, self._weigh(first) - max_tokens, self.count)
+        for number, before, message in zip(numbers, whole, cut, strict=True):
+            if before is not message:  # recall may quote the rest of it
+                body[number] = replace(body[number], message=message, positions=set())
                 repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
-        self._fit_summaries(max_tokens)
+        self.body = body
+
+    def _cut_previous(
+        self, starts: Sequence[int], start: int, max_tokens: int, repairs: list[str]
+    ) -> int:
+        """Return where the view begins: with the exchange before, if it fits with its texts cut.
+
+        The user may go on with it. A view that is half full without it begins where it did, unless
+        it would show nothing but the latest exchange.
+        """
+        body, notes, says_so = self.body, len(repairs), self.says_so
+        at = starts.index(start) - 1
+        if at < 0 or (start < starts[-1] and self._weigh(start) > max_tokens / 2):
+            return start
+        self.says_so = says_so and (self.is_cut or at > 0)
+        self._cut_texts(starts[at], start, max_tokens, repairs)
+        if self._weigh(starts[at]) <= max_tokens:
+            return starts[at]
+        self.body, self.says_so = body, says_so
+        del repairs[notes:]
+        return start
 
     def _fit_summaries(self, max_tokens: int) -> bool:
         """Keep as many of the latest summaries as fit; all of them where not one does."""
@@ -475,6 +504,9 @@ class _FittedView:
         if max_tokens is not None and self.says_so:  # where a line that says so fits
             self.says_so = self._weigh(starts[-1]) <= max_tokens
         start = 0 if max_tokens is None else self._find_start(starts, max_tokens, fits=fits)
+        first = start
+        if max_tokens is not None and start in starts:
+            start = self._cut_previous(starts, start, max_tokens, repairs)
         if any(piece.role != "system" for piece in self.body[:start]):
             self.is_cut = True
             repairs.append(f"left out older messages to stay within {max_tokens} tokens")
@@ -490,7 +522,7 @@ class _FittedView:
             [piece.message for piece in pieces],
             tuple(repairs),
             frozenset(position for piece in pieces for position in piece.positions),
-            fits or len(kept) == len(self.body),
+            fits or (len(kept) == len(self.body) and start == first),
             self.is_cut,
             self.count,
         )

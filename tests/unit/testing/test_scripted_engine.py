@@ -3,7 +3,6 @@ import pytest
 from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.testing import (
     ScriptedEngine,
-    ScriptedError,
     ScriptedReply,
     ScriptedSession,
     ScriptedToolCall,
@@ -25,14 +24,6 @@ def _session(replies="One two three.", **options) -> ScriptedSession:
     return ScriptedEngine(replies, **options).create_session()
 
 
-def test_a_session_holds_what_it_read_and_wrote():
-    session = _session()
-    session.prefill(["Count", PICTURE, ":"])
-    assert list(session.decode()) == ["One", " two", " three."]
-    assert session.text == "Count<image>:One two three."
-    assert (session.finish_reason, session.stop_text) == ("stop", "")
-
-
 async def test_the_asynchronous_form_does_the_same():
     session = _session()
     await session.aprefill(["Count:"])
@@ -50,12 +41,6 @@ def test_replies_come_in_the_order_of_decodes_over_all_sessions():
         list(one.decode())
     with pytest.raises(ConfigError, match="3 replies"):
         list(other.decode())
-
-
-def test_the_first_stop_text_ends_a_reply_and_is_not_yielded():
-    session = _session("one<e>two<end>", holds_stop=True)
-    assert "".join(session.decode(stop=["<end>", "<e>"])) == "one"
-    assert (session.stop_text, session.text) == ("<e>", "one<e>")
 
 
 @pytest.mark.parametrize(("holds_stop", "text"), [(True, "Yes.</s>"), (False, "Yes.")])
@@ -173,15 +158,3 @@ def test_nothing_can_be_used_once_it_is_closed():
 def test_two_calls_of_a_reply_need_different_ids():
     with pytest.raises(ConfigError, match="different ids"):
         ScriptedReply(tool_calls=[ScriptedToolCall("a"), ScriptedToolCall("b")])
-
-
-def test_last_words_need_a_place_where_the_stream_is_cut():
-    with pytest.raises(ConfigError, match="cut_after_chunks"):
-        ScriptedReply(text="a b", cut_with=ScriptedError(status=500))
-
-
-def test_an_answer_counts_its_reasoning_its_text_and_its_calls():
-    call = ScriptedToolCall("look", {})
-    assert ScriptedReply(text="12345678").tokens == 8
-    assert ScriptedReply(text="12345678", reasoning="1234").tokens == 12
-    assert ScriptedReply(text="12345678", reasoning="1234", tool_calls=[call]).tokens == 15

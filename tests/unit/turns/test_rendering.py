@@ -10,7 +10,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, Prom
 from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.turns.view import fence_blocks, fold_recalled
+from langchain_convmem.turns.view import fence_blocks
 from langchain_convmem.views.lines import RecalledBlock, make_dialog_lines
 
 
@@ -44,14 +44,6 @@ def test_no_line_can_end_or_open_the_fence(parts):
     assert text.endswith("</recalled>")
 
 
-def test_recalled_text_becomes_the_first_text_block_of_a_copy():
-    message = HumanMessage("Where?", id="q1")
-    both = fold_recalled(message, "R")
-    assert both.content == [{"type": "text", "text": "R"}, {"type": "text", "text": "Where?"}]
-    assert both.id == "q1"
-    assert message.content == "Where?"
-
-
 ASKED = ("system", "Be brief."), ("human", "{input}")
 
 
@@ -69,6 +61,15 @@ def test_a_place_is_filled_under_the_name_that_is_given_or_usual(memory, model, 
     for question in ("First?", "Second?"):
         chain.invoke({"question": question}, at())
     assert [one.text for one in model.seen[-1]] == ["Be brief.", "First?", "One.", "Well: Second?"]
+
+
+@pytest.mark.parametrize("key", ["messages", "said"])
+def test_the_key_of_the_input_takes_the_history_where_nothing_else_does(memory, model, key):
+    prompt = ChatPromptTemplate([ASKED[0], MessagesPlaceholder(key)])
+    chain = memory.wrap(prompt | model, input_messages_key=key)
+    for question in ("First?", "Second?"):
+        chain.invoke({key: [HumanMessage(question)]}, at())
+    assert [one.text for one in model.seen[-1]] == ["Be brief.", "First?", "One.", "Second?"]
 
 
 @pytest.mark.parametrize(

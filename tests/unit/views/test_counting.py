@@ -142,6 +142,27 @@ def test_of_several_results_the_longest_are_cut_and_short_ones_stay_whole():
     assert abs(count_tokens([long]) - count_tokens([longer])) < 60
 
 
+@pytest.mark.parametrize("later", [0, 3])
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_long_exchange_is_shown_cut_with_what_is_said_next(at, later):
+    said = ["Hello", "Hi.", "What is it?", "A log.", *["Why?", "So."] * later, "Who wrote it?"]
+    said[at] = f"{PASTE}{said[at]}"
+    view = see([(HumanMessage, AIMessage)[n % 2](text) for n, text in enumerate(said)], 1000)
+    assert 800 < view.tokens <= 1000
+    shown = [one.text for one in view.messages]  # the first exchange gave way to a note
+    assert NOTE.search(shown[at])
+    assert shown[2:at] + shown[at + 1 :] == said[2:at] + said[at + 1 :]
+
+
+def test_recall_may_quote_the_rest_of_what_is_shown_cut(memory):
+    seen = []
+    chain = memory.wrap(lambda given: seen.append(given["messages"]) or "Oh.", context_tokens=2000)
+    for text in (f"{PASTE}The boiler broke.\n{PASTE}What is in it?", "What did the boiler do?"):
+        chain.invoke(text, {"configurable": {"thread_id": "t", "user_id": "ana"}})
+    assert NOTE.search(seen[1][0].text)
+    assert "The boiler broke." in seen[1][-1].text
+
+
 def test_system_text_is_never_cut():
     with pytest.raises(BudgetError, match="system messages"):
         see([SystemMessage(PASTE), HumanMessage("Hello")], 1000)
