@@ -474,8 +474,9 @@ class StateSync:
     def _go_back(self, ids: Sequence[str]) -> None:
         """Follow a run to the checkpoint that it starts from.
 
-        Messages after the checkpoint are retracted. Messages of the state that an earlier such run
-        retracted count again. Nothing is erased.
+        The thread reads as it did when the log had the last message of the state: what came after
+        it is retracted, and what runs have retracted since then counts again, also of turns that
+        the state no longer holds. Nothing is erased.
 
         Args:
             ids: Those of the messages that the state holds.
@@ -489,13 +490,15 @@ class StateSync:
             return  # a graph within a node starts with what it is given
         last = max((versions[0].position for versions in held), default=0)
         turns = {one.turn_id for name in ids[-1:] for one in diff.versions.get(name, ())}
-        own = {entry.id for versions in held for entry in versions}
-        lifted = [
-            one.id
-            for one in diff.entries
-            if one.control is not None and one.id not in diff.dead and _is_of_a_state(one)
-            if not own.isdisjoint(one.control.retracts)
-        ]
+        then = {entry.id for versions in held for entry in versions}
+        then.update(entry.id for entry in diff.entries if entry.position <= last)
+        lifted, dead = list[str](), set[str]()
+        for one in reversed(diff.entries):
+            retracts = one.control.retracts if one.control and one.id not in dead else ()
+            if one.position > last and _is_of_a_state(one) and not then.isdisjoint(retracts):
+                lifted.append(one.id)
+            else:
+                dead.update(retracts)
         live = find_live_entries([one for one in diff.entries if one.id not in lifted])
         left = [
             one.id
@@ -519,8 +522,9 @@ class StateSync:
         ids = [str(one.id) for one in spoken]
         if note is None:
             return SyncedTurn(ids, messages=spoken[find_exchange(spoken) :], is_heard=False)
-        self._go_back(ids)
-        is_back = self.context.since is not None  # any message of the state may count again
+        is_back = self.context.since is not None and note["run"] != self.context.run
+        if is_back:  # any message of the state may count again
+            self._go_back(ids)
         said = spoken if is_back else spoken[find_start(spoken, note) :]
         diff = StateDiff(self._read(0 if is_back else note["position"] - 1), self._draft)
         forgotten = self._find_forgotten(said[: diff.count_settled(said)], diff, note)

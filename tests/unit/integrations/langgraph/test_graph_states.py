@@ -181,16 +181,6 @@ def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
     assert "By train?" in spoken(memory), "the log keeps it"
 
 
-def test_a_branch_is_left_also_by_a_state_that_holds_one_turn(memory, saver, numbered):
-    short = {"keep_state": "turn", "checkpointer": saver, "recall": False}
-    graph = create_memory_graph(memory, numbered, **short)
-    chat(graph, "one", "two", "three")
-    ends = [one.config["configurable"] for one in graph.get_state_history(at()) if not one.next]
-    for text, end in (("other", ends[1]), ("four", ends[0])):
-        graph.invoke(says(text), {"configurable": {**end, "user_id": "ana"}})
-    assert shown(memory)[::2] == ["one", "two", "three", "four"]
-
-
 def test_a_turn_beside_an_earlier_state_takes_nothing_back(memory, numbered):
     """Two runs begin with one state; the second finds the first one's turn in the log."""
     graph = create_memory_graph(memory, numbered, recall=False, checkpointer=InMemorySaver())
@@ -313,13 +303,20 @@ def test_a_branch_that_was_left_comes_back_with_its_state(app, memory):
     assert shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]
 
 
-def test_a_branch_comes_back_whole_though_its_state_kept_one_turn(memory, saver, model):
-    graph = create_memory_graph(memory, model, checkpointer=saver, keep_state="turn")
+@pytest.mark.parametrize("keep_state", ["all", "turn"])
+def test_a_branch_reads_as_it_did_when_it_was_left(memory, saver, numbered, keep_state):
+    parts = {"checkpointer": saver, "keep_state": keep_state, "recall": False}
+    graph = create_memory_graph(memory, numbered, **parts)
     chat(graph, "one", "two", "three")
-    first, third = [snapshot(graph, _ends_with(text)) for text in ("re: one", "re: three")]
-    graph.invoke(says("four"), first)
+    first, third = [snapshot(graph, _ends_with(f"Reply {number}.")) for number in (1, 3)]
+    graph.invoke({"messages": []}, first)
+    again = snapshot(graph, _ends_with("Reply 4."))
+    graph.invoke({"messages": []}, first)
+    graph.invoke(says("four"), again)
+    assert shown(memory) == ["one", "Reply 4.", "four", "Reply 6."]
+    graph.invoke(says("other"), first)
     graph.invoke(says("five"), third)
-    assert [one.text for one in model.seen[-1]][::2] == ["one", "two", "three", "five"]
+    assert shown(memory)[1::2] == ["Reply 1.", "Reply 2.", "Reply 3.", "Reply 8."]
 
 
 def _ends_with(text):
