@@ -264,19 +264,19 @@ class StateDiff:
         known = (number for number, one in enumerate(messages) if one.id in self.versions)
         return max(known, default=0)
 
-    def is_changed(self, message: BaseMessage) -> bool:
-        """Return whether a message differs from what the state said under its id before."""
+    def is_changed(self, message: BaseMessage, *, ever: bool = False) -> bool:
+        """Return whether a message differs from what the state last said, or ever, under its id."""
         versions = self.versions.get(message.id or "", [])
         draft = self._draft(message, None) if versions else None
-        return draft is not None and not _is_known(versions, draft)
+        return draft is not None and not _is_known(versions, draft, ever=ever)
 
 
-def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
+def _is_known(versions: Sequence[Entry], draft: Draft, *, ever: bool = False) -> bool:
     """Return whether a message is one that the state said before, or an edit of it in the log.
 
     If the latest version was not stored for a state, it is such an edit; then all versions count.
     """
-    said = versions[-1:] if versions and _is_of_a_state(versions[-1]) else versions
+    said = versions if ever or not all(map(_is_of_a_state, versions[-1:])) else versions[-1:]
     return any(has_same_payload(encode_body(redraft(one)), encode_body(draft)) for one in said)
 
 
@@ -389,10 +389,9 @@ class StateSync:
 
     def _find_user(self, ids: Collection[str]) -> str | None:
         """Return another user whose thread with this id has one of these messages, if any."""
-        key = self.context.key
-        others = {owner.user_id for owner in self.memory.log.owners()} - {None, key.user_id}
-        keys = [ThreadKey(user, key.thread_id) for user in others]
-        return next((one.user_id for one in keys if self.memory.log.find(one, ids)), None)
+        log, key = self.memory.log, self.context.key
+        others = {owner.user_id for owner in log.owners()} - {None, key.user_id}
+        return next((one for one in others if log.find(ThreadKey(one, key.thread_id), ids)), None)
 
     def _check_user(self, user: str | None, sent: Sequence[str] = ()) -> None:
         """Refuse to continue one user's state for another, and remember what was sent to it."""
@@ -465,6 +464,8 @@ class StateSync:
         if is_own or not users or not is_answer(held[-1]):
             return len(held)
         changed = [number for number in users if diff.is_changed(held[number])]
+        # An earlier state holds more that differs: what was edited since it was made.
+        changed = [one for one in changed if diff.is_changed(held[one], ever=True)] or changed
         asked = (changed or users)[-1]
         answers = [one.id for one in held[asked + 1 :] if is_answer(one)]
         if answers[-1] not in diff.versions and any(one in diff.versions for one in answers):

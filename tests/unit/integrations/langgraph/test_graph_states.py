@@ -295,14 +295,6 @@ def test_what_was_undone_stays_undone_though_the_state_has_it(memory, graph):
     assert shown(memory) == ["one", "re: one", "three", "re: three"]
 
 
-def test_a_branch_that_was_left_comes_back_with_its_state(app, memory):
-    chat(app, "Porto?", "In May?")
-    first, second = _snapshot(app, 2), _snapshot(app, 4)
-    fork(app, "In June?", first)
-    fork(app, "By train?", second)
-    assert shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]
-
-
 @pytest.mark.parametrize("keep_state", ["all", "turn"])
 def test_a_branch_reads_as_it_did_when_it_was_left(memory, saver, numbered, keep_state):
     parts = {"checkpointer": saver, "keep_state": keep_state, "recall": False}
@@ -344,3 +336,12 @@ def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(
     assert [one.text for one in numbered.seen[-1]] == [*kept, "Where is Rex?"]
     assert shown(memory) == [*kept, "Where is Rex?", "Reply 3."]
     assert [one.text for one in state["messages"]] == [*kept, "Where is Rex?", "Reply 3."]
+
+
+def test_what_other_branches_edited_is_no_edit_of_an_earlier_state(app, memory, numbered):
+    for number in ("q1", "q2"):
+        app.invoke(says(f"Where is {number}?", number), at())
+    config = {"configurable": {**_snapshot(app, 4).config["configurable"], "user_id": "ana"}}
+    app.invoke(says("Where is Rex?", "q2"), config)
+    app.invoke(says("Where is Tom?", "q1"), config)
+    assert shown(memory) == ["Where is Tom?", "Reply 4."]
