@@ -264,19 +264,19 @@ class StateDiff:
         known = (number for number, one in enumerate(messages) if one.id in self.versions)
         return max(known, default=0)
 
-    def is_changed(self, message: BaseMessage) -> bool:
-        """Return whether a message differs from what the state said under its id before."""
+    def is_changed(self, message: BaseMessage, *, ever: bool = False) -> bool:
+        """Return whether a message differs from what the state last said, or ever, under its id."""
         versions = self.versions.get(message.id or "", [])
         draft = self._draft(message, None) if versions else None
-        return draft is not None and not _is_known(versions, draft)
+        return draft is not None and not _is_known(versions, draft, ever=ever)
 
 
-def _is_known(versions: Sequence[Entry], draft: Draft) -> bool:
+def _is_known(versions: Sequence[Entry], draft: Draft, *, ever: bool = False) -> bool:
     """Return whether a message is one that the state said before, or an edit of it in the log.
 
     If the latest version was not stored for a state, it is such an edit; then all versions count.
     """
-    said = versions[-1:] if versions and _is_of_a_state(versions[-1]) else versions
+    said = versions if ever or not all(map(_is_of_a_state, versions[-1:])) else versions[-1:]
     return any(has_same_payload(encode_body(redraft(one)), encode_body(draft)) for one in said)
 
 
@@ -389,10 +389,9 @@ class StateSync:
 
     def _find_user(self, ids: Collection[str]) -> str | None:
         """Return another user whose thread with this id has one of these messages, if any."""
-        key = self.context.key
-        others = {owner.user_id for owner in self.memory.log.owners()} - {None, key.user_id}
-        keys = [ThreadKey(user, key.thread_id) for user in others]
-        return next((one.user_id for one in keys if self.memory.log.find(one, ids)), None)
+        log, key = self.memory.log, self.context.key
+        others = {owner.user_id for owner in log.owners()} - {None, key.user_id}
+        return next((one for one in others if log.find(ThreadKey(one, key.thread_id), ids)), None)
 
     def _check_user(self, user: str | None, sent: Sequence[str] = ()) -> None:
         """Refuse to continue one user's state for another, and remember what was sent to it."""
@@ -465,6 +464,8 @@ class StateSync:
         if is_own or not users or not is_answer(held[-1]):
             return len(held)
         changed = [number for number in users if diff.is_changed(held[number])]
+        # An earlier state holds more that differs: what was edited since it was made.
+        changed = [one for one in changed if diff.is_changed(held[one], ever=True)] or changed
         asked = (changed or users)[-1]
         answers = [one.id for one in held[asked + 1 :] if is_answer(one)]
         if answers[-1] not in diff.versions and any(one in diff.versions for one in answers):
@@ -474,8 +475,9 @@ class StateSync:
     def _go_back(self, ids: Sequence[str]) -> None:
         """Follow a run to the checkpoint that it starts from.
 
-        Messages after the checkpoint are retracted. Messages of the state that an earlier such run
-        retracted count again. Nothing is erased.
+        The thread reads as it did when the log had the last message of the state: what came after
+        it is retracted, and what runs have retracted since then counts again, also of turns that
+        the state no longer holds. Nothing is erased.
 
         Args:
             ids: Those of the messages that the state holds.
@@ -489,13 +491,15 @@ class StateSync:
             return  # a graph within a node starts with what it is given
         last = max((versions[0].position for versions in held), default=0)
         turns = {one.turn_id for name in ids[-1:] for one in diff.versions.get(name, ())}
-        own = {entry.id for versions in held for entry in versions}
-        lifted = [
-            one.id
-            for one in diff.entries
-            if one.control is not None and one.id not in diff.dead and _is_of_a_state(one)
-            if not own.isdisjoint(one.control.retracts)
-        ]
+        then = {entry.id for versions in held for entry in versions}
+        then.update(entry.id for entry in diff.entries if entry.position <= last)
+        lifted, dead = list[str](), set[str]()
+        for one in reversed(diff.entries):
+            retracts = one.control.retracts if one.control and one.id not in dead else ()
+            if one.position > last and _is_of_a_state(one) and not then.isdisjoint(retracts):
+                lifted.append(one.id)
+            else:
+                dead.update(retracts)
         live = find_live_entries([one for one in diff.entries if one.id not in lifted])
         left = [
             one.id
@@ -519,8 +523,9 @@ class StateSync:
         ids = [str(one.id) for one in spoken]
         if note is None:
             return SyncedTurn(ids, messages=spoken[find_exchange(spoken) :], is_heard=False)
-        self._go_back(ids)
-        is_back = self.context.since is not None  # any message of the state may count again
+        is_back = self.context.since is not None and note["run"] != self.context.run
+        if is_back:  # any message of the state may count again
+            self._go_back(ids)
         said = spoken if is_back else spoken[find_start(spoken, note) :]
         diff = StateDiff(self._read(0 if is_back else note["position"] - 1), self._draft)
         forgotten = self._find_forgotten(said[: diff.count_settled(said)], diff, note)

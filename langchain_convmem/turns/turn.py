@@ -248,7 +248,7 @@ class Turn:
                 error.text = messages[-1].text  # the caller gets the reply at least this way
                 raise
             finally:  # also where the write hook refuses what was said
-                if is_void:
+                if is_void and self.options.remember:
                     self._retract(cast("RetractReason", status))
             if drafts and not is_void:
                 self.trace.report_stored(drafts)
@@ -312,8 +312,6 @@ class Turn:
 
     def _retract(self, reason: RetractReason) -> None:
         """Retract what was stored since the turn began; what it had replaced counts again."""
-        if not self.options.remember:
-            return
         own = {self.id, *self._own_turns}
         # Read from the log: a write may have been stored although its call failed.
         entries = self.memory.log.entries(self.key, after=self._since)

@@ -181,16 +181,6 @@ def test_a_fork_takes_back_what_its_state_does_not_hold(app, memory, numbered):
     assert "By train?" in spoken(memory), "the log keeps it"
 
 
-def test_a_branch_is_left_also_by_a_state_that_holds_one_turn(memory, saver, numbered):
-    short = {"keep_state": "turn", "checkpointer": saver, "recall": False}
-    graph = create_memory_graph(memory, numbered, **short)
-    chat(graph, "one", "two", "three")
-    ends = [one.config["configurable"] for one in graph.get_state_history(at()) if not one.next]
-    for text, end in (("other", ends[1]), ("four", ends[0])):
-        graph.invoke(says(text), {"configurable": {**end, "user_id": "ana"}})
-    assert shown(memory)[::2] == ["one", "two", "three", "four"]
-
-
 def test_a_turn_beside_an_earlier_state_takes_nothing_back(memory, numbered):
     """Two runs begin with one state; the second finds the first one's turn in the log."""
     graph = create_memory_graph(memory, numbered, recall=False, checkpointer=InMemorySaver())
@@ -305,21 +295,20 @@ def test_what_was_undone_stays_undone_though_the_state_has_it(memory, graph):
     assert shown(memory) == ["one", "re: one", "three", "re: three"]
 
 
-def test_a_branch_that_was_left_comes_back_with_its_state(app, memory):
-    chat(app, "Porto?", "In May?")
-    first, second = _snapshot(app, 2), _snapshot(app, 4)
-    fork(app, "In June?", first)
-    fork(app, "By train?", second)
-    assert shown(memory) == ["Porto?", "Reply 1.", "In May?", "Reply 2.", "By train?", "Reply 4."]
-
-
-def test_a_branch_comes_back_whole_though_its_state_kept_one_turn(memory, saver, model):
-    graph = create_memory_graph(memory, model, checkpointer=saver, keep_state="turn")
+@pytest.mark.parametrize("keep_state", ["all", "turn"])
+def test_a_branch_reads_as_it_did_when_it_was_left(memory, saver, numbered, keep_state):
+    parts = {"checkpointer": saver, "keep_state": keep_state, "recall": False}
+    graph = create_memory_graph(memory, numbered, **parts)
     chat(graph, "one", "two", "three")
-    first, third = [snapshot(graph, _ends_with(text)) for text in ("re: one", "re: three")]
-    graph.invoke(says("four"), first)
+    first, third = [snapshot(graph, _ends_with(f"Reply {number}.")) for number in (1, 3)]
+    graph.invoke({"messages": []}, first)
+    again = snapshot(graph, _ends_with("Reply 4."))
+    graph.invoke({"messages": []}, first)
+    graph.invoke(says("four"), again)
+    assert shown(memory) == ["one", "Reply 4.", "four", "Reply 6."]
+    graph.invoke(says("other"), first)
     graph.invoke(says("five"), third)
-    assert [one.text for one in model.seen[-1]][::2] == ["one", "two", "three", "five"]
+    assert shown(memory)[1::2] == ["Reply 1.", "Reply 2.", "Reply 3.", "Reply 8."]
 
 
 def _ends_with(text):
@@ -347,3 +336,12 @@ def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(
     assert [one.text for one in numbered.seen[-1]] == [*kept, "Where is Rex?"]
     assert shown(memory) == [*kept, "Where is Rex?", "Reply 3."]
     assert [one.text for one in state["messages"]] == [*kept, "Where is Rex?", "Reply 3."]
+
+
+def test_what_other_branches_edited_is_no_edit_of_an_earlier_state(app, memory, numbered):
+    for number in ("q1", "q2"):
+        app.invoke(says(f"Where is {number}?", number), at())
+    config = {"configurable": {**_snapshot(app, 4).config["configurable"], "user_id": "ana"}}
+    app.invoke(says("Where is Rex?", "q2"), config)
+    app.invoke(says("Where is Tom?", "q1"), config)
+    assert shown(memory) == ["Where is Tom?", "Reply 4."]
