@@ -199,13 +199,12 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
                 option.
             InvalidMessageError: If the input cannot be answered.
         """
-        configurable = config.get("configurable", {})
+        configurable, memory = config.get("configurable", {}), get_turn_memory(self.memory)
         shape = self._fixed_shape
         if shape is None:
             shape = ChainShape.from_chain(self.inner, configurable, self.provider)
             self._fixed_shape = shape if shape.is_fixed else None
-        memory = get_turn_memory(self.memory)
-        memory.use_model(shape.model)
+            memory.use_model(shape.model)
         turn = Turn(
             memory=memory,
             key=read_key(configurable, host="the chain"),
@@ -217,9 +216,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         before = self.history_messages_key
         if before is None and shape.slots:
             before = next((name for name in reversed(HISTORY_NAMES) if name in shape.slots), None)
-        said, extra = _read_input(
-            value, input_messages_key=self.input_messages_key, history_messages_key=before
-        )
+        said, extra = _read_input(value, self.input_messages_key, before)
         line = get_line((memory.log_place, turn.key))
         keys = (self.input_messages_key or "input", before or "history")
         return ChainCall(turn, line, said, extra, keys, self.output_messages_key)
@@ -227,7 +224,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
 # -- The input of a call -------------------------------------------------------------------------
 def _read_input(
-    value: Any, *, input_messages_key: str | None = None, history_messages_key: str | None = None
+    value: Any, input_messages_key: str | None, history_messages_key: str | None
 ) -> tuple[Sequence[BaseMessage], Mapping[str, Any]]:
     """Read the input of a call, in any form that `read_messages` accepts.
 
