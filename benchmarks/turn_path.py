@@ -8,9 +8,10 @@ that everything that is set up once per process, log or thread is in place:
     bare    `memory.wrap(model, recall=False)`
     recall  `memory.wrap(model, profile_tokens=150)`, which recalls and adds the user's profile
 
-Counted are the files and the code objects of this package (functions, and the lambdas, generator
-expressions and classes inside them) that run from the call to its return, in all threads, and the
-deepest stack of the package's own frames. `--list` prints the files, each with its functions.
+Counted are the files and the functions of this package (lambdas and generator expressions too) that
+run from the call to its return, in all threads, and the deepest stack of the package's own frames.
+Comprehensions are no functions, as in Python 3.12, where they run inside the function that holds
+them. `--list` prints the files, each with its functions.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from langchain_convmem import ConversationMemory
 PACKAGE = str(Path(langchain_convmem.__file__).parent)
 TURNS: dict[str, dict[str, Any]] = {"bare": {"recall": False}, "recall": {"profile_tokens": 150}}
 """What each traced turn is wrapped with."""
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 _WARM = 6
 """Turns of the same thread before the one that is traced."""
 _SAID = ("I parked on level 3.", "The dentist is on Tuesday at nine.", "I am a nurse.")
@@ -42,7 +44,7 @@ class Tracer:
     """Notes the package's code in this thread, and in threads that start after it was made.
 
     Attributes:
-        codes: The code objects that ran while it was noting.
+        codes: The functions that ran while it was noting.
         depth: The frames of the package in the deepest stack.
     """
 
@@ -54,18 +56,19 @@ class Tracer:
         sys.setprofile(self._note)
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
-        if not self.is_noting or event != "call" or not _is_own(frame):
+        if not self.is_noting or event != "call" or not _is_function(frame):
             return
         self.codes.add(frame.f_code)
         depth, outer = 0, frame
         while outer is not None:
-            depth += _is_own(outer)
+            depth += _is_function(outer)
             outer = outer.f_back  # type: ignore[assignment]  # None is the end
         self.depth = max(self.depth, depth)
 
 
-def _is_own(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(PACKAGE)
+def _is_function(frame: FrameType) -> bool:
+    code = frame.f_code
+    return code.co_filename.startswith(PACKAGE) and code.co_name not in _COMPREHENSIONS
 
 
 def trace_turn(**options: Any) -> dict[str, Any]:

@@ -746,7 +746,8 @@ def read_live(
         LogError: If an entry cannot be read.
     """
     reach = LiveReach(max_tokens, token_counter)
-    read = log.read_back(key, reach)
+    # Without a budget nothing is ever enough, and one page holds all.
+    read = log.read_back(key, reach, page=64 if max_tokens is not None else 1 << 62)
     if not reach.is_certain(read):
         return LiveThread(key, log.entries(key))
     cut_at = max_tokens if reach.is_cut else None

@@ -23,6 +23,11 @@ _LATE = (
 _STUCK = "has a turn that started another, which would wait for itself; use another thread_id in it"
 
 
+_GUARD = make_lock()
+"""Held for a moment, whichever line changes. Reentrant: the garbage collector may close a
+forgotten stream at any time."""
+
+
 class FifoLock:
     """Lets one caller through at a time, first in, first out.
 
@@ -36,8 +41,6 @@ class FifoLock:
         Args:
             thread_id: Whose turns wait in the line, for errors.
         """
-        # Reentrant: the garbage collector may close a forgotten stream at any moment.
-        self._guard = make_lock()
         self._line: deque[Waiter] = deque()
         self._pid = os.getpid()
         self._thread_id = thread_id
@@ -113,7 +116,7 @@ class FifoLock:
             running = asyncio.get_running_loop()
         except RuntimeError:
             return
-        with self._guard:
+        with _GUARD:
             ahead = takewhile(lambda other: other is not waiter, list(self._line))
             is_stuck = any(other.loop is running for other in ahead)
         if is_stuck:
@@ -130,7 +133,7 @@ class FifoLock:
             ThreadBusyError: If this caller is inside already, and would have to wait.
         """
         waiter = Waiter()
-        with self._guard:
+        with _GUARD:
             if self._pid != os.getpid():
                 self._line.clear()
                 self._pid = os.getpid()
@@ -142,7 +145,7 @@ class FifoLock:
 
     def leave(self, waiter: Waiter) -> None:
         """Go out, or give up a place in the line. Idempotent."""
-        with self._guard:
+        with _GUARD:
             waiter.is_over = True
             if waiter in self._line:
                 self._line.remove(waiter)
@@ -150,7 +153,7 @@ class FifoLock:
 
     def _admit(self) -> None:
         admitted = []
-        with self._guard:
+        with _GUARD:
             for waiter in list(self._line)[:1]:
                 is_waiting = not (waiter.running() or waiter.done())
                 # A cancelled waiter leaves by itself and admits the next one then.

@@ -27,7 +27,6 @@ from langchain_core.tracers.context import register_configure_hook
 from langchain_convmem.background import ask, can_await
 from langchain_convmem.causes import ErrorTrap
 from langchain_convmem.errors import ConfigError, SummaryError
-from langchain_convmem.forks import make_lock
 
 INTERNAL_TAGS = ("langchain_convmem:internal", "nostream")
 """Tags of runs of the memory's own; `nostream` hides them from LangGraph's `messages` streams."""
@@ -162,9 +161,8 @@ class OwnTokens(BaseCallbackHandler):
     ignore_chat_model = True
 
     def __init__(self) -> None:
-        """Start at zero."""
-        self._lock = make_lock()
-        self._counts: Counter[str] = Counter()
+        """Start without a call."""
+        self._calls: list[dict[str, int]] = []
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
         """Add the usage of one call."""
@@ -172,16 +170,18 @@ class OwnTokens(BaseCallbackHandler):
         for generation in chain.from_iterable(response.generations):
             usage = getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
             counts.update({name: usage.get(name) or 0 for name in counts if name != "calls"})
-        with self._lock:
-            self._counts.update(counts)
+        self._calls.append(counts)
 
     def to_aux(self) -> dict[str, dict[str, int]]:
         """Return the counts for an entry's `aux`; empty if no model was called."""
-        return {OWN_TOKENS: dict(self._counts)} if self._counts else {}
+        return {OWN_TOKENS: self.to_counts()} if self._calls else {}
 
     def to_counts(self) -> dict[str, int]:
         """Return the counts; empty if no model was called."""
-        return dict(self._counts)
+        total: Counter[str] = Counter()
+        for counts in self._calls.copy():
+            total.update(counts)
+        return dict(total)
 
 
 _COUNTING: ContextVar[OwnTokens | None] = ContextVar("convmem_own_tokens", default=None)

@@ -199,13 +199,12 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
                 option.
             InvalidMessageError: If the input cannot be answered.
         """
-        configurable = config.get("configurable", {})
+        configurable, memory = config.get("configurable", {}), get_turn_memory(self.memory)
         shape = self._fixed_shape
         if shape is None:
             shape = ChainShape.from_chain(self.inner, configurable, self.provider)
             self._fixed_shape = shape if shape.is_fixed else None
-        memory = get_turn_memory(self.memory)
-        memory.use_model(shape.model)
+            memory.use_model(shape.model)
         turn = Turn(
             memory=memory,
             key=read_key(configurable, host="the chain"),

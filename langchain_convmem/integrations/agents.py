@@ -234,7 +234,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         provider = self._provider or find_provider(request.model)
         shape = ChainShape(None, provider, model=ModelFacts.read(request.model))
         context = run.read_context(turn, loop, request.messages, shape)
-        loop.own_tokens = run.trace.own_tokens.to_aux()
+        loop.own_tokens = run.trace.get_own_tokens()
         return _show(request, context.given), replace(call, started_ms=get_now_ms())
 
     # -- Tools ----------------------------------------------------------------------------------

@@ -430,7 +430,7 @@ class NodeRun:
         model = cast("Runnable[Any, Any]", nodes.model)
         shape = ChainShape.from_chain(model, configurable, nodes.provider)
         context, turn = self.read_context(shape)
-        turn.own_tokens = self.base.trace.own_tokens.to_aux()
+        turn.own_tokens = self.base.trace.get_own_tokens()
         return ModelCall(turn, PartialReplyHandler()), context
 
     def store_answer(self, call: ModelCall, context: ModelContext, output: Any) -> Update:

@@ -121,8 +121,8 @@ class Signer:
         if row.metadata is None:
             return digest
         checksum = digest[_CHECKSUM]
-        said = f"{row.metadata}"  # whatever an editor has put there
-        data = checksum + said.encode("utf-8", "surrogatepass")
+        # As text, whatever an editor has put there.
+        data = checksum + f"{row.metadata}".encode("utf-8", "surrogatepass")
         return checksum + _digest(self._key, data, _METADATA_BYTES, _PERSON_METADATA)
 
     def find_damage(self, key: ThreadKey, row: Row) -> str:

@@ -150,8 +150,7 @@ class SqlLog(kit.StoredLog):
 
     def _decode_named(self, user_id: str | None, thread_id: str, columns: Sequence[Any]) -> Entry:
         # A turn looks up each entry of its thread, and texts are hashed faster than keys.
-        key = ThreadKey(user_id, thread_id)
-        return kit.decode_entry(key, read_row(columns), self._signer)
+        return self._decode(ThreadKey(user_id, thread_id), columns)
 
     def _decode(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:
         return kit.decode_entry(key, read_row(columns), self._signer)
@@ -172,11 +171,18 @@ class SqlLog(kit.StoredLog):
         return plan.build_entries(key)
 
     def _append(
-        self, tx: Transaction, owner: _LockedOwner, key: ThreadKey, batch: list[kit.EncodedDraft]
+        self,
+        tx: Transaction,
+        owner: _LockedOwner,
+        key: ThreadKey,
+        batch: list[kit.EncodedDraft],
+        unknown: Collection[str] = (),
     ) -> kit.AppendPlan:
+        """Append a batch; `unknown` are ids that no message of the thread has."""
+        ids = [one for one in kit.list_own_ids(batch) if one not in unknown]
         plan = kit.plan_append(
             batch,
-            self._read_stored(tx, key, kit.list_own_ids(batch)),
+            self._read_stored(tx, key, ids) if ids else (),
             first_position=owner.last + 1,
             make_id=make_numbered_ulid,
             sign=partial(self._signer.sign, key),
@@ -190,7 +196,7 @@ class SqlLog(kit.StoredLog):
 
     def _read_stored(self, tx: Transaction, key: ThreadKey, ids: Collection[str]) -> list[kit.Row]:
         """Return what `plan_append` asks for."""
-        rows = _select_named(tx, key, ids) if ids else []
+        rows = _select_named(tx, key, ids)
         if rows:
             rows += map(read_row, tx.rows(_CONTROLS, *_bind_thread(key)))
         return [row for row in rows if not self._signer.find_damage(key, row)]
@@ -209,8 +215,8 @@ class SqlLog(kit.StoredLog):
             owner = _make_owner(tx, self._signer, key.owner)
             later = [self._decode(key, row) for row in tx.rows(_RANGE, *_bind_thread(key, after))]
             named = self._find(tx, key, message_ids)
-            there = merge_entries(named, later) if named else later
-            appended = self._append(tx, owner, key, kit.encode_drafts(plan(there)))
+            batch = kit.encode_drafts(plan(merge_entries(named, later) if named else later))
+            appended = self._append(tx, owner, key, batch, unknown=() if named else message_ids)
         return appended.build_entries(key)
 
     def annotate(
@@ -267,18 +273,18 @@ class SqlLog(kit.StoredLog):
         found: list[Entry] = []
         with self._transaction() as tx:
             framing = self._read_rows(tx, key, _FRAMING, *_bind_thread(key))
-            names = plan.find_named(framing)
-            named = self._find(tx, key, names) if names else []
+            named = self._find(tx, key, plan.find_named(framing))
             for after, end in reversed(plan.find_stretches(framing)):
-                until, has_more = end, True
-                while has_more:  # each page in order, and twice as long as the one before
+                until = end
+                while True:  # each page in order, and twice as long as the one before
                     values = *_bind_thread(key, after, until), page
                     entries = self._read_rows(tx, key, f"{_RANGE} DESC LIMIT ?", *values)[::-1]
                     found[:0] = entries
-                    has_more = len(entries) == page
-                    if has_more and plan.is_enough(found):
+                    if len(entries) < page:
+                        break
+                    if plan.is_enough(found):
                         return merge_entries(framing, named, found)
-                    until, page = entries[0].position - 1 if entries else after, page * 2
+                    until, page = entries[0].position - 1, page * 2
         return merge_entries(framing, named, found) if framing or named else found
 
     def _read_rows(self, tx: Transaction, key: ThreadKey, sql: str, *values: Any) -> list[Entry]:
@@ -328,11 +334,10 @@ class SqlLog(kit.StoredLog):
         self, owner: Owner, cursor: int, limit: int | None
     ) -> tuple[Iterator[tuple[ThreadKey, kit.Row]], int]:
         """Return an owner's rows after a cursor, each with its thread, and the generation."""
-        whose = "LEFT JOIN owners o ON o.name = ?"
         query = f"SELECT {_COLUMNS} FROM entries WHERE {_OWNED} ORDER BY place LIMIT ?"
         values = *_bind_range(owner, cursor), kit.cap_count(limit)
+        newest = "SELECT coalesce(generation, epoch) FROM meta LEFT JOIN owners ON name = ?"
         with self._transaction() as tx:
-            newest = f"SELECT coalesce(o.generation, m.epoch) FROM meta m {whose}"
             [generation] = _read_one(tx, newest, _name_owner(owner))
             return _add_keys(owner, tx.rows(query, *values)), generation
 
@@ -580,7 +585,7 @@ def _find_place(owner: _LockedOwner, position: int) -> int:
 def _bind_range(owner: Owner, after: int = 0, until: int | None = None) -> tuple[Any, ...]:
     """Return what `_OWNED` binds: an owner and positions, as a place can hold them."""
     name, end = _name_owner(owner), _LAST_POSITION if until is None else until
-    first, last = (max(0, min(position, _LAST_POSITION)) for position in (after, end))
+    first, last = [max(0, min(position, _LAST_POSITION)) for position in (after, end)]
     return name, first, name, last
 
 

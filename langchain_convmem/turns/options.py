@@ -107,8 +107,8 @@ class TurnOptions:
     @property
     def room(self) -> int | None:
         """How many tokens the thread may take in what the model gets; None for no limit."""
-        limits = (self.history_tokens, self.budget)
-        return min((one for one in limits if one is not None), default=None)
+        limits = [one for one in (self.history_tokens, self.budget) if one is not None]
+        return min(limits, default=None)
 
     def merge_call(self, configurable: Mapping[str, Any]) -> TurnOptions:
         """Return the options, overridden by the call's `configurable["memory"]`.

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,7 +34,7 @@ from langchain_convmem.runnables import INTERNAL_TAGS, OwnTokens
 from langchain_convmem.views.edits import INTERRUPTED
 
 if TYPE_CHECKING:
-    from langchain_convmem.records import Draft
+    from langchain_convmem.records import Draft, Entry
     from langchain_convmem.views.lines import Recall
 
 _logger = logging.getLogger("langchain_convmem")
@@ -60,17 +60,17 @@ def stamp_config(config: RunnableConfig | None, *, thread_id: str | None = None)
     return stamped
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TurnTrace:
     """The callbacks of one turn. Not thread-safe, as the turn.
 
     Attributes:
         config: The config under which the turn runs.
-        own_tokens: What the memory's own models took.
     """
 
     config: RunnableConfig
-    own_tokens: OwnTokens = field(default_factory=OwnTokens)
+    # Of the memory's own models; None until one may be called.
+    _own_tokens: OwnTokens | None = None
 
     @property
     def _thread_id(self) -> object:
@@ -81,8 +81,8 @@ class TurnTrace:
         """Mark calls inside the block as the memory's own: tagged, counted, under the given run."""
         parent: Any = callbacks or self.config.get("callbacks")
         if isinstance(parent, BaseCallbackManager):
-            parent = parent.copy()
-            parent.add_handler(self.own_tokens, inherit=True)
+            parent, self._own_tokens = parent.copy(), self._own_tokens or OwnTokens()
+            parent.add_handler(self._own_tokens, inherit=True)
         config = patch_config(self.config, callbacks=parent)
         config["tags"] = [*config["tags"], *INTERNAL_TAGS]
         before = var_child_runnable_config.get()
@@ -130,13 +130,17 @@ class TurnTrace:
         _tell(partial(run.on_retriever_end, [*map(to_document, found.blocks), *opened]))
         return found
 
-    def report_stored(self, drafts: Sequence[Draft]) -> None:
+    def get_own_tokens(self) -> dict[str, dict[str, int]]:
+        """Return what the memory's own models took, for an entry's `aux`; see `OwnTokens`."""
+        return {} if self._own_tokens is None else self._own_tokens.to_aux()
+
+    def report_stored(self, stored: Sequence[Draft | Entry]) -> None:
         """Dispatch what was stored of a reply, in numbers."""
-        self.dispatch_event("convmem.stored", partial(count_stored, drafts))
+        self.dispatch_event("convmem.stored", partial(count_stored, stored))
 
     def report_own_models(self) -> None:
         """Dispatch the token counts of the memory's own models, if any was called."""
-        if own := self.own_tokens.to_counts():
+        if own := self._own_tokens and self._own_tokens.to_counts():
             self.dispatch_event("convmem.own_models", lambda: own)
 
     def dispatch_event(self, name: str, count: Callable[[], dict[str, int]]) -> None:
@@ -165,10 +169,10 @@ def _tell(call: Callable[[], Any]) -> Any:
     return ask(call, call)
 
 
-def count_stored(drafts: Sequence[Draft]) -> dict[str, int]:
+def count_stored(stored: Sequence[Draft | Entry]) -> dict[str, int]:
     """Return what an append stored, in numbers."""
     return {
-        "messages": sum(draft.control is None for draft in drafts),
-        "replaced": sum(len(d.control.retracts) for d in drafts if d.control is not None),
-        "interrupted": sum(INTERRUPTED in draft.metadata.attributes for draft in drafts),
+        "messages": sum(one.control is None for one in stored),
+        "replaced": sum(len(one.control.retracts) for one in stored if one.control is not None),
+        "interrupted": sum(INTERRUPTED in one.metadata.attributes for one in stored),
     }

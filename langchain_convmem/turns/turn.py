@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal, TypeAlias, cast
@@ -88,8 +89,8 @@ class Turn:
     _since: int = field(default=0, init=False)
     # Ids of the turns that came with the call: what was stored of them can be retracted.
     _own_turns: set[str] = field(default_factory=set, init=False)
-    # The reply as it was stored.
-    _stored: Sequence[Draft] = field(default=(), init=False)
+    # The reply, once it is stored.
+    _reply: Sequence[BaseMessage] = field(default=(), init=False)
 
     # -- before the model -------------------------------------------------------------------------
 
@@ -105,7 +106,7 @@ class Turn:
             InvalidMessageError: If there are no open calls to go on with.
         """
         self.memory.check_call(self.options)
-        with self.trace.mark_internal():
+        with self._mark_calls():
             steering = [one for one in messages if get_role(one) == "system"]
             said = [one for one in messages if get_role(one) != "system"]
             self._pass_hook(said)
@@ -114,7 +115,7 @@ class Turn:
             self._since = thread.entries[-1].position if thread.entries else 0
             opening = self._continue if self._human is None else self._open
             thread, asked, own, earlier = opening(thread, said)
-            aside = [*steering, *(one for one in said[:-1] if not is_remembered(one))]
+            aside = steering + [one for one in said[:-1] if not is_remembered(one)]
 
             def locate(entries: Sequence[Entry]) -> TurnEntries:
                 turn = place_turn(entries, asked, own)
@@ -130,6 +131,11 @@ class Turn:
         self._asked_id = None if asked is None else asked.id
         self.id = own[-1].turn_id
         return context
+
+    def _mark_calls(self) -> AbstractContextManager[None]:
+        """Mark calls of models in a block as the memory's own, if it may make any."""
+        may_call = self.options.recall or self.memory.drafting.hook is not None
+        return self.trace.mark_internal() if may_call else nullcontext()
 
     def make_view(self) -> TurnView:
         """Return what builds the view of the thread for the turn's model."""
@@ -163,8 +169,7 @@ class Turn:
         if joined.replaces is not None:
             thread = read_all(self.memory.log, thread)  # all that followed goes
         if joined.replaces is not None and self.options.remember:
-            old = joined.replaces.message_id
-            made = plan_replace(thread.entries, old, kept, keep_later=False)
+            made = plan_replace(thread.entries, joined.replaces.id, kept, keep_later=False)
             drafts = [replace(one, turn_id=made[-1].turn_id) for one in made]
         *earlier, own = self._keep(drafts, thread.entries, stores=self.options.remember)
         earlier = [entry for entry in earlier if entry.control is None]
@@ -195,10 +200,10 @@ class Turn:
 
     def _draft_chat(self, messages: Sequence[BaseMessage]) -> list[Draft]:
         """Return drafts of messages from before this turn; each question begins a turn."""
-        turn_id, role = make_ulid(), ""
+        turn_id = role = ""
         drafts: list[Draft] = []
         for message in messages:
-            if get_role(message) == "user" and role != "user":
+            if not role or (get_role(message) == "user" and role != "user"):
                 turn_id = make_ulid()
             role = get_role(message)
             drafts += self.memory.drafting.build_all([message], turn_id=turn_id)
@@ -208,7 +213,7 @@ class Turn:
         self, drafts: Sequence[Draft], entries: Sequence[Entry], *, stores: bool
     ) -> Sequence[Entry]:
         """Store drafts and return their entries; if not `stores`, return what would be stored."""
-        self._own_turns.update(str(draft.turn_id) for draft in drafts)
+        self._own_turns |= {str(draft.turn_id) for draft in drafts}
         if stores and drafts:
             return self.memory.log.append(self.key, drafts)
         last = entries[-1].position if entries else 0
@@ -241,22 +246,22 @@ class Turn:
             messages = [*messages[:-1], mark_interrupted(messages[-1])]
         if is_void:
             messages = [one.model_copy(update={"id": None}) for one in messages]
-        with self.trace.mark_internal():
+        with self._mark_calls():
             try:
-                drafts = self._write(messages)
+                stored = self._write(messages)
             except LogError as error:
                 error.text = messages[-1].text  # the caller gets the reply at least this way
                 raise
             finally:  # also where the write hook refuses what was said
                 if is_void and self.options.remember:
                     self._retract(cast("RetractReason", status))
-            if drafts and not is_void:
-                self.trace.report_stored(drafts)
+            if stored and not is_void:
+                self.trace.report_stored(stored)
                 self.trace.report_own_models()
-                self._stored = drafts
+                self._reply = messages
                 self.memory.note_turn(self.key)
 
-    def _write(self, messages: Sequence[BaseMessage]) -> Sequence[Draft]:
+    def _write(self, messages: Sequence[BaseMessage]) -> Sequence[Entry]:
         """Append a reply, and return what was appended.
 
         The thread is read and the reply appended in one transaction, if the log has any; the write
@@ -267,7 +272,7 @@ class Turn:
             return ()
         made = self.memory.drafting.build_all(messages, turn_id=self.id)
         if made:
-            aux: dict[str, Any] = self.trace.own_tokens.to_aux()
+            aux: dict[str, Any] = self.trace.get_own_tokens()
             if self.record_recall and self.options.recall:
                 aux |= context.note_recalled(self.memory.count_text)
             is_cut = messages[-1].response_metadata.get(INTERRUPTED)
@@ -277,16 +282,13 @@ class Turn:
                 aux=aux,
             )
             made[-1] = replace(made[-1], metadata=metadata)
-        drafts: list[Draft] = []
 
-        def plan(there: Sequence[Entry]) -> list[Draft]:
-            if self._asked_id is None or any(one.id == self._asked_id for one in there):
-                drafts[:] = self._replace_attempt(context, made, there)
-            return drafts
+        def plan(there: Sequence[Entry]) -> Sequence[Draft]:
+            is_open = self._asked_id in (None, *[one.id for one in there])
+            return self._replace_attempt(context, made, there) if is_open else ()
 
         ids, after = [one.id for one in messages if one.id], context.turn.start - 1
-        self.memory.log.append_planned(self.key, plan, after=after, message_ids=ids)
-        return drafts
+        return self.memory.log.append_planned(self.key, plan, after=after, message_ids=ids)
 
     def _replace_attempt(
         self, context: ModelContext, made: Sequence[Draft], there: Sequence[Entry]
@@ -324,10 +326,9 @@ class Turn:
 
     def settle(self) -> None:
         """Compact the thread if a reply was stored and compaction is due."""
-        if self._stored and self.context is not None and self.memory.compactor is not None:
-            said = [draft.message for draft in self._stored if draft.message is not None]
+        if self._reply and self.context is not None and self.memory.compactor is not None:
             with self.trace.mark_internal():
-                self.memory.compact(self.key, self.context.view, said)
+                self.memory.compact(self.key, self.context.view, self._reply)
 
 
 def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[str, int]:

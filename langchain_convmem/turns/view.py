@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any, TypeAlias
 
@@ -267,7 +267,7 @@ def _find_asked(view: Context, own: Sequence[Entry]) -> int | None:
 
 
 # -- What a model gets ----------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelContext:
     """What a model gets in a turn.
 
@@ -296,11 +296,11 @@ class ModelContext:
     @property
     def given(self) -> list[BaseMessage]:
         """The messages, with the recalled lines unless the prompt has a slot for these."""
-        has_slot = "recalled" in (self.shape.slots or ())
-        return self.view.messages if has_slot else self._add_lines()
+        return self.view.messages if "recalled" in (self.shape.slots or ()) else self._with_lines
 
-    def _add_lines(self) -> list[BaseMessage]:
-        """Return the messages with the recalled lines in their place."""
+    @cached_property
+    def _with_lines(self) -> list[BaseMessage]:
+        """The messages with the recalled lines in their place."""
         if self.recall_place == "system":
             return join_system(self.view.messages, self.recalled, source=RECALL_SOURCE)
         messages = list(self.view.messages)
@@ -321,7 +321,7 @@ class ModelContext:
         """
         given, shape, plain = self.given, self.shape, self.view.messages
         if shape.slots is None:
-            return given, config
+            return list(given), config
         # Counted from the end: recalled lines may be a system message before all.
         at = len(given) if self.asked is None else self.asked - len(plain)
         leading = takewhile(lambda one: isinstance(one, SystemMessage), given[:at])
@@ -337,7 +337,7 @@ class ModelContext:
         own = {
             "recalled": MessageList(recalled if self.recalled else ()),
             "summary": format_summary_text(self.turn.entries, is_cut=self.view.is_cut),
-            "messages": MessageList(self._add_lines()[start:]),
+            "messages": MessageList(self._with_lines[start:]),
             "history": history,
         }
         payload = {

@@ -29,7 +29,13 @@ from langchain_core.messages import BaseMessage
 from langchain_core.messages.base import BaseMessageChunk
 from pydantic import BaseModel
 
-from langchain_convmem.causes import ErrorTrap, UnreadableError, describe_name, describe_value
+from langchain_convmem.causes import (
+    ErrorTrap,
+    UnreadableError,
+    describe_error,
+    describe_name,
+    describe_value,
+)
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, Role
 
@@ -253,7 +259,7 @@ def decode_body(text: str) -> DecodedBody:
     Raises:
         ValueError: If the text is not such a body, or of a newer version of the codec.
     """
-    with ErrorTrap(*_DAMAGE) as trap:
+    try:
         body = load_json(text)
         if (version := body["v"]) != CODEC_VERSION:
             found = describe_value(version)
@@ -267,8 +273,11 @@ def decode_body(text: str) -> DecodedBody:
         if cover is not None:
             ranges = tuple((first, last) for first, last in cover["ranges"])
             cover = Cover(**{**cover, "ranges": ranges})
+    except _DAMAGE as error:
+        reason = describe_error(error)
+    else:
         return message, contents, control, cover
-    raise UnreadableError(f"not the body of an entry ({trap.reason})")
+    raise UnreadableError(f"not the body of an entry ({reason})")
 
 
 _DAMAGE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
@@ -293,7 +302,7 @@ def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
     """
     if not text:
         return Metadata(timing={"creation": created_ms})
-    with ErrorTrap(*_DAMAGE) as trap:
+    try:
         fields = load_json(text)
         return Metadata(
             attributes=tuple(fields.get("a", ())),
@@ -301,7 +310,9 @@ def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
             summary_ids=tuple(fields.get("s", ())),
             aux=fields.get("x", {}),
         )
-    raise UnreadableError(f"not the metadata of an entry ({trap.reason})")
+    except _DAMAGE as error:
+        reason = describe_error(error)
+    raise UnreadableError(f"not the metadata of an entry ({reason})")
 
 
 # -- Plain values to JSON text and back, exactly --------------------------------------------------
@@ -338,42 +349,49 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _tag(value: Any, path: str, depth: int = 0) -> Any:
-    """Return `value` in plain JSON; `path` names it in an error."""
+_Path: TypeAlias = tuple[str | int, ...]
+"""Where a value is, for an error: in what, then keys and numbers."""
+
+
+def _describe(path: _Path) -> str:
+    steps = (f"[{one}]" if isinstance(one, int) else f".{describe_name(one)}" for one in path[1:])
+    return "".join([str(path[0]), *steps])
+
+
+def _tag(value: Any, path: _Path) -> Any:
+    """Return `value` in plain JSON."""
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if depth > MAX_DEPTH:
-        msg = f"{path} is nested deeper than {MAX_DEPTH} levels; flatten it before storing"
+    if len(path) > MAX_DEPTH + 1:
+        msg = f"{_describe(path)} is nested deeper than {MAX_DEPTH} levels; flatten it first"
         raise InvalidMessageError(msg)
     if kind is dict or isinstance(value, Mapping):
         plain: dict[str, Any] = {}
         for key, item in value.items():
             if not isinstance(key, str):
-                where = f"{path} has the key {describe_value(key)}"
+                where = f"{_describe(path)} has the key {describe_value(key)}"
                 raise InvalidMessageError(f"{where}; only text keys can be stored")
-            is_plain = type(item) in _PLAIN
-            inner = item if is_plain else _tag(item, f"{path}.{describe_name(key)}", depth + 1)
-            plain[str.__str__(key)] = inner
+            plain[str.__str__(key)] = item if type(item) in _PLAIN else _tag(item, (*path, key))
         # A caller's own mapping may look like one of our tags; as pairs it cannot.
         if len(plain) == 1 and next(iter(plain)).startswith("$"):
             return {"$map": [[key, item] for key, item in plain.items()]}
         return plain
     if isinstance(value, list | tuple | set | frozenset):
-        return _tag_items(value, path, depth)
+        return _tag_items(value, path)
     for base, encode in _ENCODERS.items():
         if isinstance(value, base):
             return encode(value)
     msg = (
-        f"{path} holds a {kind.__module__}.{kind.__qualname__}, which cannot be "
+        f"{_describe(path)} holds a {kind.__module__}.{kind.__qualname__}, which cannot be "
         "stored; convert it to text, numbers, lists or dicts first"
     )
     raise InvalidMessageError(msg)
 
 
-def _tag_items(value: Iterable[Any], path: str, depth: int) -> Any:
+def _tag_items(value: Iterable[Any], path: _Path) -> Any:
     items = [
-        item if type(item) in _PLAIN else _tag(item, f"{path}[{number}]", depth + 1)
+        item if type(item) in _PLAIN else _tag(item, (*path, number))
         for number, item in enumerate(value)
     ]
     if isinstance(value, list | tuple):
@@ -400,13 +418,15 @@ def dump_json(value: Any, *, what: str = "value") -> str:
     Raises:
         InvalidMessageError: If a part of it cannot be kept; the message names the part.
     """
-    plain = _tag(value, what)
-    with ErrorTrap(ValueError, passes=UnicodeEncodeError):
-        try:
-            text = _to_json(plain)
-            text.encode()
-        except UnicodeEncodeError:  # lone surrogates survive as escapes only
-            text = _to_ascii_json(plain)
+    plain = _tag(value, (what,))
+    try:
+        text = _to_json(plain)
+        text.encode()
+    except UnicodeEncodeError:  # lone surrogates survive as escapes only
+        return _to_ascii_json(plain)
+    except ValueError:
+        pass  # it must not be the cause of what is raised
+    else:
         return text
     most = sys.get_int_max_str_digits()
     raise InvalidMessageError(
@@ -441,7 +461,7 @@ def make_storable(message: BaseMessage) -> BaseMessage:
         if value is None or (type(value) is dict and not value):
             continue
         try:
-            _tag(value, name)
+            _tag(value, (name,))
         except InvalidMessageError:
             with suppress(RecursionError):  # refused for its depth
                 changed[name] = make_plain(value)

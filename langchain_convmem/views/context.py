@@ -720,6 +720,8 @@ class LiveReach:
         Args:
             framing: The thread's system messages, summaries and control entries, by position.
         """
+        if not framing:
+            return [(0, None)]
         self._framing = framing
         found: list[Stretch] = []
         after = 0
@@ -734,7 +736,7 @@ class LiveReach:
 
     def find_named(self, framing: Sequence[Entry]) -> Collection[str]:
         """Return the ids of messages of pins: what was done to a message may take its pin away."""
-        pinned = (read_pin(entry) for entry in framing if is_pin(entry))
+        pinned = [read_pin(entry) for entry in framing if is_pin(entry)]
         self._named = {pin.message_id for pin in pinned if pin.message_id is not None}
         return self._named
 
