@@ -1,5 +1,6 @@
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from scripted_chat import ProviderError, ScriptedChatModel, at, texts
 from summaries import ScriptedSummarizer, bare
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
@@ -16,6 +17,26 @@ def test_undo_takes_back_the_last_exchange_and_the_log_keeps_it(history, say, sh
     assert shape() == ["a", "b"]
     assert [entry.contents for entry in history.entries[:4]] == [("a",), ("b",), ("c",), ("d",)]
     assert history.entries[4].control.reason == "undo"
+
+
+def test_a_question_that_nobody_answered_is_an_exchange_of_its_own(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=[ProviderError(), "At noon."]), recall=False)
+    with pytest.raises(ProviderError):
+        chain.invoke("Where?", at())
+    chain.invoke("When?", at())
+    memory.history("t", user_id="ana").undo()
+    assert texts(memory) == ["Where?"]
+
+
+def test_what_was_undone_comes_back_until_something_else_is_said(history, say, shape):
+    say("a", "b", "c", "d")
+    history.undo()
+    history.add_summary("S", history.summary_window())
+    assert history.redo()
+    assert shape()[-2:] == ["c", "d"]
+    history.undo()
+    say("e")
+    assert not history.redo()
 
 
 @pytest.mark.parametrize("exchanges", [0, -1, True, 1.5, "2"])
@@ -52,7 +73,9 @@ def test_an_edited_question_asks_anew(history, say, shape):
 
 
 def test_an_edited_call_takes_its_results_with_it(history, read):
-    calls, result = AIMessage("", tool_calls=[CALL], id="m2"), ToolMessage("1", tool_call_id="c1")
+    broken = {"name": "look", "args": "{", "id": "c2", "error": None, "type": "invalid_tool_call"}
+    calls = AIMessage("", tool_calls=[CALL], invalid_tool_calls=[broken], id="m2")
+    result = ToolMessage("1", tool_call_id="c1")
     result.id = "m3"
     history.add_messages([HumanMessage("q"), calls, result, AIMessage("found")])
     history.replace("m3", "2")
@@ -60,6 +83,15 @@ def test_an_edited_call_takes_its_results_with_it(history, read):
     assert read() == ["q", "", "2"]
     history.replace("m2", "I know")
     assert read() == ["q", "I know"]
+    edited = history.entries[-1].message
+    assert (edited.tool_calls, edited.invalid_tool_calls) == ([], [])
+
+
+def test_an_edited_instruction_takes_nothing_back(history, say, shape):
+    history.add_messages([SystemMessage("Be brief.", id="s1")])
+    say("a", "b")
+    history.replace("s1", "Be kind.")
+    assert shape() == ["Be kind.", "a", "b"]
 
 
 @pytest.mark.parametrize("message", ["", " \n", AIMessage("x"), 7, ["x"]])
@@ -99,6 +131,9 @@ def test_a_reply_is_cut_to_what_was_heard_and_the_log_keeps_it_whole(asked):
     assert reply.response_metadata == {**TOLD, "interrupted": True}
     assert asked.entries[1].contents == ("From platform 9, at noon.",)
     assert asked.to_maps(exclude_last=False)[-1]["metadata"]["attribute"] == ["interrupted"]
+    assert asked.cut_reply("From").metadata.attributes == ("interrupted",)
+    with pytest.raises(ConfigError, match="no reply"):
+        ConversationHistory(InMemoryLog(), "t").cut_reply("From")
 
 
 def test_a_reply_of_which_nothing_was_heard_is_taken_out(asked, shape):
