@@ -6,9 +6,7 @@ import re
 import sys
 
 import pytest
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk
-from langchain_core.outputs import ChatGenerationChunk
+from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.cli import chat as chat_module
@@ -23,27 +21,6 @@ You are a gardener who never says {why}.
 __ Manner __
 Answer with care.
 """
-
-
-class ScriptedModel(BaseChatModel):
-    """Answers each call with the next list of pieces; a piece may be an exception to raise."""
-
-    replies: list
-    seen: list = []  # noqa: RUF012 - pydantic copies defaults
-
-    @property
-    def _llm_type(self):
-        return "scripted"
-
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        raise AssertionError("the chat streams")
-
-    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
-        self.seen.append([message.text for message in messages])
-        for piece in self.replies.pop(0):
-            if isinstance(piece, BaseException):
-                raise piece
-            yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
 
 
 @pytest.fixture
@@ -66,7 +43,7 @@ def model(monkeypatch):
     """Let a scripted model answer instead of the offline one."""
 
     def script(*replies):
-        scripted = ScriptedModel(replies=list(replies))
+        scripted = ScriptedChatModel(replies=list(replies))
         monkeypatch.setattr(chat_module, "choose_model", lambda name, base_url: scripted)
         return scripted
 
@@ -120,7 +97,7 @@ def test_every_chat_without_a_name_is_a_new_thread(chat, model):
     first = chat("first", thread=None, options=["--no-recall"])[2]
     second = chat("second", thread=None, options=["--no-recall"])[2]
     assert first != second
-    assert scripted.seen[1] == ["second"]
+    assert [one.text for one in scripted.seen[1]] == ["second"]
 
 
 def test_the_offline_model_says_what_it_is_and_remembers_other_threads(chat):
@@ -136,8 +113,8 @@ def test_recalled_lines_reach_the_model_unless_they_are_switched_off(chat, model
     chat("I locked my bicycle behind the bakery.")
     chat("Where is the bicycle?", thread="t2")
     chat("Where is the bicycle?", thread="t3", options=["--no-recall"])
-    assert "behind the bakery" in scripted.seen[1][-1]
-    assert scripted.seen[2] == ["Where is the bicycle?"]
+    assert "behind the bakery" in scripted.asked[1]
+    assert [one.text for one in scripted.seen[2]] == ["Where is the bicycle?"]
 
 
 def test_what_was_recalled_is_shown_before_the_answer(chat, model):
@@ -148,7 +125,7 @@ def test_what_was_recalled_is_shown_before_the_answer(chat, model):
     assert shown.splitlines()[0] == "> Where is the bicycle?"
     assert "User: I locked my bicycle behind the bakery." in shown.splitlines()[1]
     line = "User: I locked my bicycle behind the bakery."
-    assert line in scripted.seen[1][-1]
+    assert line in scripted.asked[1]
     assert answer == "Behind the bakery."
 
 
@@ -179,8 +156,9 @@ def test_a_prompt_file_stands_before_the_conversation(chat, model, tmp_path):
     scripted = model(["ok"])
     code, _, _ = chat("the roses", options=["--prompt", str(prompt), "--no-recall"])
     assert code == 0
-    assert "never says {why}" in scripted.seen[0][0]
-    assert scripted.seen[0][1:] == ["the roses"]
+    instructions, question = scripted.seen[0]
+    assert "never says {why}" in instructions.text
+    assert question.text == "the roses"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ class ScriptedChatModel(BaseChatModel):
     """Gives its replies in order, the last one for ever, and keeps what it was called with.
 
     A reply is text, an `AIMessage`, an exception to raise, or a function of the messages that
-    returns one of these. Streams go word by word.
+    returns one of these; or, for streams alone, a list of pieces, of which each may be an
+    exception. Other streams go word by word.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -58,7 +59,7 @@ class ScriptedChatModel(BaseChatModel):
             reply = reply(messages)
         if isinstance(reply, BaseException):
             raise reply
-        if isinstance(reply, AIMessage):
+        if isinstance(reply, AIMessage | list):
             return reply
         usage = {"input_tokens": len(messages), "output_tokens": 2, "total_tokens": 2}
         usage["total_tokens"] += usage["input_tokens"]
@@ -68,7 +69,15 @@ class ScriptedChatModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=self._reply(messages))])
 
     def _chunks(self, messages):
-        chunks = list(chunks_of(self._reply(messages)))
+        reply = self._reply(messages)
+        for piece in reply if isinstance(reply, list) else ():
+            if isinstance(piece, BaseException):
+                raise piece
+            chunk = piece if isinstance(piece, AIMessageChunk) else AIMessageChunk(piece)
+            yield ChatGenerationChunk(message=chunk)
+        if isinstance(reply, list):
+            return
+        chunks = list(chunks_of(reply))
         if self.breaks_after is None:
             # The end of a message is part of it, as with real providers.
             chunks[-1] = chunks[-1].model_copy(update={"chunk_position": "last"})

@@ -6,7 +6,6 @@ from operator import add
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -14,7 +13,6 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, MessagesState, StateGraph
 from scripted_chat import ProviderError, ScriptedChatModel
@@ -247,26 +245,9 @@ def test_a_callback_is_checked_before_anything_is_sent(callback):
     assert talk.wait(0)
 
 
-class ChunkedChatModel(BaseChatModel):
-    """Streams these chunks."""
-
-    chunks: list[AIMessageChunk]
-
-    @property
-    def _llm_type(self):
-        return "chunked"
-
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        raise AssertionError("it is streamed")
-
-    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
-        for chunk in self.chunks:
-            yield ChatGenerationChunk(message=chunk)
-
-
 def test_an_empty_list_at_the_beginning_of_a_stream_swallows_no_text():
     chunks = [AIMessageChunk(content) for content in ([], "Level ", "3.", [])]
-    talk = Conversation(ChunkedChatModel(chunks=chunks))
+    talk = chat(chunks)
     assert reduce(add, talk.stream("Where?")).content == "Level 3."
     assert talk.history[-1].content == "Level 3."
 
@@ -278,7 +259,7 @@ def test_a_call_that_is_streamed_in_standard_blocks_is_kept_as_a_whole_call():
         block = {"type": "tool_call_chunk", **call}
         chunks.append(AIMessageChunk([block], tool_call_chunks=[block]))
     chunks[0].response_metadata = {"output_version": "v1"}
-    talk = Conversation(ChunkedChatModel(chunks=chunks), auto_tools=False)
+    talk = chat(chunks, auto_tools=False)
     assert len(list(talk.stream("Where?"))) == 3
     call = {"type": "tool_call", "name": "look", "args": {"place": "here"}, "id": "c1"}
     assert talk.history[-1].content == [call]
