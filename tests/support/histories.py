@@ -7,7 +7,20 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.views.codec import make_draft
 from tests.fuzz.generator import KEY, history
 
-__all__ = ["KEY", "answered", "histories", "messages", "shown_lines", "spoken"]
+__all__ = ["KEY", "SMALL_TALK", "answered", "histories", "messages", "shown_lines", "spoken"]
+
+SMALL_TALK = [
+    "I parked the car on floor three",
+    "Thanks, I noted the floor",
+    "My dog likes the river",
+    "Dogs often do",
+    "The paper about music is due in May",
+    "Shall I remind you of the paper",
+    "My brother's phone number is 555 0101",
+    "Noted",
+    "My sister's phone number is 555 0202",
+    "The soup needs more salt",
+]
 
 histories = st.integers(0, 10**9).map(history)
 messages = histories.map(lambda entries: [one.message for one in entries if one.message]).flatmap(

@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from histories import SMALL_TALK as TEXTS
 from histories import shown_lines
 from langchain_core.runnables import RunnableLambda
 
@@ -11,18 +12,6 @@ from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")
 NARROW = RecallSettings(window=0, budget_window=0)
-TEXTS = [
-    "I parked the car on floor three",
-    "Thanks, I noted the floor",
-    "My dog likes the river",
-    "Dogs often do",
-    "The paper about music is due in May",
-    "Shall I remind you of the paper",
-    "My brother's phone number is 555 0101",
-    "Noted",
-    "My sister's phone number is 555 0202",
-    "The soup needs more salt",
-]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
-from histories import shown_lines
+from histories import SMALL_TALK, shown_lines
 from langchain_core.messages import HumanMessage
 from watched_embedder import WordEmbeddings
 
@@ -18,14 +18,7 @@ from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.tokens import count_text_tokens
 
 ANA = Owner(user_id="ana")
-TEXTS = [
-    "I parked the car on floor three",
-    "Thanks, I noted the floor",
-    "My dog likes the river",
-    "Dogs often do",
-    "The paper about music is due in May",
-    "Shall I remind you of the paper",
-]
+TEXTS = SMALL_TALK[:6]
 
 
 def retract(log, *entries):
