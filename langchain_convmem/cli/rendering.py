@@ -32,7 +32,8 @@ _BRIEF_CHARS = 150
 def format_recall(found: Recall, titles: Mapping[ThreadKey, str] | None = None) -> Iterator[Styled]:
     """Yield the blocks, best first: where and when, the lines as a model reads them, and why."""
     if not found.blocks:
-        yield Styled("no relevant lines found")
+        is_empty, other = found.best_rejected is None, "no lines; --user ID searches another user's"
+        yield Styled(other if is_empty else "no relevant lines found")
     for number, block in enumerate(found.blocks, start=1):
         yield Styled(f"{number}. {_format_head(block, titles or {})}", "bold")
         yield Styled("   " + indent_rest(block.text.rstrip("\n"), "   "))

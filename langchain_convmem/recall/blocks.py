@@ -339,6 +339,9 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
         most = ranking.view.similarity[ranking.view.allowed].max()
         said = f"no line surpasses the threshold of {least}: the best cosine is {most:.2f}"
         problems = [*problems, said]
+    if query.scope.where and len(table) and not ranking.view.allowed.any():
+        names = ", ".join(query.scope.where)
+        problems = [*problems, f"no line fits the filter ({names}); check names and values"]
     verdict: Verdict = "nothing" if not groups else "related"
     shown_hits = np.array(list(chain(*own_hits)), dtype=np.int64)
     if not is_courtesy(query.text) and is_answered(ranking, shown_hits):

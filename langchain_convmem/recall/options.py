@@ -149,7 +149,10 @@ class RecallSettings:
 
     def __post_init__(self) -> None:
         """Refuse numbers that no recall can follow."""
-        _check(self.buffer_size >= 0, "buffer_size", "a number of blocks", self.buffer_size)
+        _check_limits(self.k, self.max_tokens)
+        _check_threshold(self.threshold)
+        is_valid = _is_count(self.buffer_size, least=0)
+        _check(is_valid, "buffer_size", "a number of blocks", self.buffer_size)
         for name in ("window", "budget_window"):
             value: object = getattr(self, name)
             sides = value if isinstance(value, tuple) and len(value) == 2 else (value,)  # noqa: PLR2004
@@ -293,13 +296,23 @@ def cut_question(text: str) -> str:
     return f"{text[: half - 1]}\n{text[-half:]}"
 
 
+def _check_limits(k: object, max_tokens: object) -> None:
+    for name, count in (("k", k), ("max_tokens", max_tokens)):
+        is_valid = count is None or _is_count(count, least=1)
+        _check(is_valid, name, "a whole number of at least 1", count)
+
+
+def _check_threshold(value: object) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and -1 <= value <= 1
+    is_valid = is_number or value in ("auto", None)
+    _check(is_valid, "threshold", 'None, "auto" or a cosine from -1 to 1', value)
+
+
 def _read_limits(
     k: int | None, max_tokens: int | None, settings: RecallSettings
 ) -> tuple[int | None, int | None]:
     """Return how many blocks and how many tokens, where a call may name neither."""
-    for name, count in (("k", k), ("max_tokens", max_tokens)):
-        is_valid = count is None or _is_count(count, least=1)
-        _check(is_valid, name, "a whole number of at least 1", count)
+    _check_limits(k, max_tokens)
     if k is None and max_tokens is None:
         k, max_tokens = settings.k, settings.max_tokens
     if k is None and max_tokens is None:
@@ -315,9 +328,7 @@ def _read_threshold(
         value = settings.threshold
     if value is None:
         return None if max_tokens is None else "auto"
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    is_valid = value == "auto" or (is_number and -1 <= value <= 1)
-    _check(is_valid, "threshold", 'None, "auto" or a cosine from -1 to 1', value)
+    _check_threshold(value)
     return None if value == -1 else value
 
 

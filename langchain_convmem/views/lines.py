@@ -216,7 +216,8 @@ class Recall:
         buffer: The thread's relevance buffer afterwards, newest first.
         best_rejected: The relevance of the best line that was not selected, if any.
         problems: Problems that did not stop the recall: a failing embedder, lines not yet embedded,
-            or a fixed threshold that no line exceeds, with the best cosine similarity.
+            a filter that no line fits, or a fixed threshold that no line exceeds, with the best
+            cosine similarity.
         verdict: "answered" if a line in the blocks contains most of the question's words; "related"
             if the blocks come close but may not answer it, such as a cat's name if you ask for its
             age; "nothing" without blocks. Because it counts words, a fact stated in different words

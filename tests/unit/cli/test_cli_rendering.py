@@ -63,7 +63,7 @@ def test_the_log_shows_every_entry_and_marks_what_was_undone():
     [shown] = format_log([entry(1, "user", HumanMessage(blocks))])
     assert shown.text.endswith("User: [hive.png]\n    [image_asset_pointer]")
     empty = [*format_recall(Recall((), ())), *format_threads([])]
-    assert [one.text[:19] for one in empty] == ["no relevant lines f", "no threads; --user "]
+    assert [one.text[:19] for one in empty] == ["no lines; --user ID", "no threads; --user "]
 
 
 def test_threads_are_listed_in_the_given_order_by_title_and_cut_to_the_width():
