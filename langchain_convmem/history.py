@@ -124,8 +124,8 @@ class ConversationHistory(BaseChatMessageHistory):
         role and content, `{"messages": [...]}`, or a prompt value.
 
         A message whose id the thread already has is stored once; with different content, it
-        replaces the earlier one. Messages marked `additional_kwargs={"remember": False}`, and those
-        for which the write hook stores nothing, are left out.
+        replaces the earlier one. Messages marked `additional_kwargs={"remember": False}`, those of
+        a view's summary, and those for which the write hook stores nothing, are left out.
 
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.

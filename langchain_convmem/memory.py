@@ -540,8 +540,8 @@ class ConversationMemory:
 
         Returns:
             One entry per message, in order; for a message that the thread already has, the existing
-            entry. Messages marked `additional_kwargs={"remember": False}`, and those for which the
-            write hook stores nothing, have none.
+            entry. Messages marked `additional_kwargs={"remember": False}`, those of a view's
+            summary, and those for which the write hook stores nothing, have none.
 
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.

@@ -28,7 +28,7 @@ from langchain_convmem.summarizing.summarizers import (
     write,
 )
 from langchain_convmem.turns.view import make_entry
-from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
+from langchain_convmem.views.messages import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
 from langchain_convmem.views.summaries import format_summary
 
 _logger = logging.getLogger("langchain_convmem")

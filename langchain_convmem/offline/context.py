@@ -15,9 +15,8 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.codec import get_line_time_ms
-from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.lines import INDENT, format_day
-from langchain_convmem.views.messages import FENCE_TAGS, restore_tag
+from langchain_convmem.views.messages import FENCE_TAGS, NOTED_SOURCE, SUMMARY_SOURCE, restore_tag
 from langchain_convmem.views.summaries import SUMMARY_NOTICE
 
 Source = Literal["dialogue", "summary", "system", "tool"]

@@ -34,8 +34,7 @@ from langchain_convmem.prompts.variables import (
     evaluate,
     fill_pieces,
 )
-from langchain_convmem.views.context import make_summary_messages
-from langchain_convmem.views.messages import escape_fences
+from langchain_convmem.views.messages import escape_fences, make_summary_messages
 from langchain_convmem.views.summaries import format_summary
 
 _VARIABLE_PREFIX = "variable_"

@@ -43,9 +43,9 @@ from langchain_convmem.summarizing.summarizers import (
     write,
 )
 from langchain_convmem.summarizing.tree import plan_parent
-from langchain_convmem.views.context import SUMMARY_SOURCE, Context, is_framing
+from langchain_convmem.views.context import Context, is_framing
 from langchain_convmem.views.live import LEVEL, RECORD, find_live_entries, find_nodes
-from langchain_convmem.views.messages import DraftBuilder
+from langchain_convmem.views.messages import SUMMARY_SOURCE, DraftBuilder
 from langchain_convmem.views.summaries import (
     CITES,
     DAYS,

@@ -12,7 +12,6 @@ from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.runnables import RunnableLike, as_runnable
-from langchain_convmem.views.context import make_summary_messages
 from langchain_convmem.views.live import (
     find_covers,
     find_frontier,
@@ -24,6 +23,7 @@ from langchain_convmem.views.messages import (
     TokenCounter,
     count_tokens,
     get_text_counter,
+    make_summary_messages,
 )
 from langchain_convmem.views.summaries import (
     SummaryWindow,

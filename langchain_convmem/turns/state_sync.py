@@ -30,10 +30,9 @@ from langchain_convmem.turns.replies import assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import join_thread, name_result
 from langchain_convmem.views.codec import encode_body, get_role, redraft
-from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries
-from langchain_convmem.views.messages import build_message, is_remembered
+from langchain_convmem.views.messages import build_message, is_of_summary, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
 
@@ -698,9 +697,7 @@ def is_answer(message: BaseMessage | None) -> bool:
 
 def is_stand_in(message: BaseMessage) -> bool:
     """Return whether a message stands in for others, as a summary or the reply after it."""
-    more = message.additional_kwargs
-    is_ours = more.get("source") in (SUMMARY_SOURCE, NOTED_SOURCE)
-    return is_ours or more.get("lc_source") == "summarization"
+    return is_of_summary(message) or message.additional_kwargs.get("lc_source") == "summarization"
 
 
 def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:

@@ -35,7 +35,7 @@ from langchain_convmem.views.codec import dump_json, get_role, get_text_pieces, 
 from langchain_convmem.views.content import is_paused
 from langchain_convmem.views.edits import INTERRUPTED, plan_replace
 from langchain_convmem.views.live import find_live_entries, merge_entries
-from langchain_convmem.views.messages import is_remembered
+from langchain_convmem.views.messages import is_of_summary, is_remembered
 from langchain_convmem.views.summaries import find_summaries_over
 from langchain_convmem.views.tool_calls import find_calls
 
@@ -108,7 +108,7 @@ class Turn:
         self.memory.check_call(self.options)
         with self._mark_calls():
             steering = [one for one in messages if get_role(one) == "system"]
-            said = [one for one in messages if get_role(one) != "system"]
+            said = [one for one in messages if get_role(one) != "system" and not is_of_summary(one)]
             self._pass_hook(said)
             view = self.make_view()
             thread = view.read_thread()
@@ -424,6 +424,9 @@ def join(
     while live and INTERRUPTED in live[-1].metadata.attributes:
         live.pop()  # the next reply to the question takes the place of this one
     last, is_asked = said[-1], get_role(said[-1]) == "user"
+    if any(entry.role == "summary" and entry.id == last.id for entry in entries):
+        msg = f"the message {last.id!r} is a summary; `history.turns` has what the user said"
+        raise InvalidMessageError(msg)
     asked = live if is_asked and last.id else ()
     named = next((one for one in asked if last.id in (one.message_id, one.id)), None)
     if named is not None and named.role == "user":

@@ -52,7 +52,9 @@ from langchain_convmem.views.messages import (
     get_block_type,
     get_text_counter,
     is_blank_message,
+    is_of_summary,
     is_plain_text,
+    make_summary_messages,
 )
 from langchain_convmem.views.providers import Place, Provider, ProviderProfile, resolve_provider
 from langchain_convmem.views.summaries import (
@@ -66,11 +68,6 @@ from langchain_convmem.views.summaries import (
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, ToolCalls, find_answered_calls
 
 SummaryPlace = Literal["user", "system", "omit"]
-SUMMARY_SOURCE = "convmem_summary"
-"""Marks the message that carries the summary: `additional_kwargs["source"]`."""
-NOTED_SOURCE = "convmem_summary_noted"
-"""Marks the assistant's answer to it, after which the user speaks."""
-NOTED_TEXT = "Noted."
 
 
 @dataclass(frozen=True)
@@ -153,10 +150,10 @@ def build_context(
     head, body = builder.build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     pinned, shown = find_pin_entries(entries), _find_shown_summaries(live)
-    view = _FittedView(head, body, pinned, shown, summary, token_counter, is_cut)
+    view = _FittedView(head, body, pinned, shown, summary, token_counter, is_cut, repairs)
     if max_tokens is not None:
-        view.fit_latest(max_tokens, repairs, shorten=shorten)
-    return view.build(max_tokens, repairs)
+        view.fit_latest(max_tokens, shorten=shorten)
+    return view.build(max_tokens)
 
 
 def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
@@ -339,27 +336,7 @@ def _get_blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
 
 def is_framing(message: BaseMessage) -> bool:
     """Return whether a message stands before a conversation: a system's, or of the summary."""
-    source = message.additional_kwargs.get("source")
-    return isinstance(message, SystemMessage) or source in (SUMMARY_SOURCE, NOTED_SOURCE)
-
-
-def make_summary_messages(text: str, ids: Sequence[str | None]) -> list[BaseMessage]:
-    """Return the messages that tell a summary.
-
-    Args:
-        text: The summary as `format_summary` writes it.
-        ids: Two for a message of the user's, and for the assistant's answer to it, so that the
-            roles alternate whatever follows. What users and tools said must not speak as the
-            application. One is for a message of the system's, for whoever wants that.
-    """
-    mark = {"source": SUMMARY_SOURCE}
-    if len(ids) == 1:
-        return [SystemMessage(text, id=ids[0], additional_kwargs=mark)]
-    noted = {"source": NOTED_SOURCE}
-    return [
-        HumanMessage(text, id=ids[0], additional_kwargs=mark),
-        AIMessage(NOTED_TEXT, id=ids[1], additional_kwargs=noted),
-    ]
+    return isinstance(message, SystemMessage) or is_of_summary(message)
 
 
 # -- The message of the summary -------------------------------------------------------------------
@@ -417,6 +394,7 @@ class _FittedView:
         place: Whose message the summary is.
         count: Counts the tokens of messages; it need not be additive.
         is_cut: Whether messages before the conversation are left out anyway.
+        repairs: Receives a sentence for each message that is cut or left out.
         says_so: Whether the message of the summary says that something is left out.
     """
 
@@ -427,24 +405,24 @@ class _FittedView:
     place: SummaryPlace
     count: TokenCounter
     is_cut: bool
+    repairs: list[str]
     says_so: bool = False
 
-    def fit_latest(self, max_tokens: int, repairs: list[str], *, shorten: bool) -> None:
+    def fit_latest(self, max_tokens: int, *, shorten: bool) -> None:
         """Keep the latest summaries that the latest exchange fits beside.
 
         So many are shown at once only until the next compaction puts them under a parent.
 
         Args:
             max_tokens: The budget.
-            repairs: Receives a sentence for each message that is cut.
             shorten: Whether the longest texts of users and tools in the exchange are cut where
                 fewer summaries do not help.
         """
         if not self._fit_summaries(max_tokens) and shorten:
-            self._cut_texts(self._find_exchanges()[-1], None, max_tokens, repairs)
+            self._cut_texts(self._find_exchanges()[-1], None, max_tokens)
             self._fit_summaries(max_tokens)
 
-    def _cut_texts(self, first: int, end: int | None, max_tokens: int, repairs: list[str]) -> None:
+    def _cut_texts(self, first: int, end: int | None, max_tokens: int) -> None:
         """Cut the longest texts of an exchange; in one that is over, also those of replies."""
         body = list(self.body)
         numbers = [
@@ -457,27 +435,25 @@ class _FittedView:
         for number, before, message in zip(numbers, whole, cut, strict=True):
             if before is not message:  # recall may quote the rest of it
                 body[number] = replace(body[number], message=message, positions=set())
-                repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
+                self.repairs.append(f"show {message.id} cut to stay within {max_tokens} tokens")
         self.body = body
 
-    def _cut_previous(
-        self, starts: Sequence[int], start: int, max_tokens: int, repairs: list[str]
-    ) -> int:
+    def _cut_previous(self, starts: Sequence[int], at: int, max_tokens: int) -> int:
         """Return where the view begins: with the exchange before, if it fits with its texts cut.
 
         The user may go on with it. A view that is half full without it begins where it did, unless
         it would show nothing but the latest exchange.
         """
-        body, notes, says_so = self.body, len(repairs), self.says_so
-        at = starts.index(start) - 1
-        if at < 0 or (start < starts[-1] and self._weigh(start) > max_tokens / 2):
+        body, said, says_so = self.body, len(self.repairs), self.says_so
+        first, start = starts[at - 1 : at + 1] if at else (0, starts[0])
+        if not at or (start < starts[-1] and self._weigh(start) > max_tokens / 2):
             return start
-        self.says_so = says_so and (self.is_cut or at > 0)
-        self._cut_texts(starts[at], start, max_tokens, repairs)
-        if self._weigh(starts[at]) <= max_tokens:
-            return starts[at]
+        self.says_so = says_so and (self.is_cut or at > 1)
+        self._cut_texts(first, start, max_tokens)
+        if self._weigh(first) <= max_tokens:
+            return first
         self.body, self.says_so = body, says_so
-        del repairs[notes:]
+        del self.repairs[said:]
         return start
 
     def _fit_summaries(self, max_tokens: int) -> bool:
@@ -490,7 +466,7 @@ class _FittedView:
         self.summaries = every
         return False
 
-    def build(self, max_tokens: int | None, repairs: list[str]) -> Context:
+    def build(self, max_tokens: int | None) -> Context:
         """Return the view: as many of the latest exchanges as fit.
 
         System messages are kept, also those of exchanges that go.
@@ -504,14 +480,11 @@ class _FittedView:
         if max_tokens is not None and self.says_so:  # where a line that says so fits
             self.says_so = self._weigh(starts[-1]) <= max_tokens
         start = 0 if max_tokens is None else self._find_start(starts, max_tokens, fits=fits)
-        first = start
-        if max_tokens is not None and start in starts:
-            start = self._cut_previous(starts, start, max_tokens, repairs)
         if any(piece.role != "system" for piece in self.body[:start]):
             self.is_cut = True
-            repairs.append(f"left out older messages to stay within {max_tokens} tokens")
+            self.repairs.append(f"left out older messages to stay within {max_tokens} tokens")
             # They were thought after what is cut now.
-            repairs.extend(
+            self.repairs.extend(
                 f"left out the reasoning of {piece.message.id}: it was thought after what is cut"
                 for piece in self.body[start : starts[-1]]
                 if drop_reasoning(piece.message)
@@ -520,9 +493,9 @@ class _FittedView:
         pieces = [*self._make_head(), *kept]
         return Context(
             [piece.message for piece in pieces],
-            tuple(repairs),
+            tuple(self.repairs),
             frozenset(position for piece in pieces for position in piece.positions),
-            fits or (len(kept) == len(self.body) and start == first),
+            fits,
             self.is_cut,
             self.count,
         )
@@ -540,7 +513,7 @@ class _FittedView:
             return starts[0]
         last = len(starts) - 1
         at = bisect_left(starts, 1, 0, last, key=lambda one: self._weigh(one) <= max_tokens)
-        return starts[at]
+        return self._cut_previous(starts, at, max_tokens)
 
     def _find_exchanges(self) -> list[int]:
         """Return where exchanges begin, in order."""

@@ -470,8 +470,40 @@ class DraftBuilder:
 
 
 def is_remembered(message: BaseMessage | None) -> bool:
-    """Return whether there is a message, and not one marked as not to be stored."""
-    return message is not None and message.additional_kwargs.get("remember") is not False
+    """Return whether there is a message, and it is to be stored: not marked, nor of a summary."""
+    more = {} if message is None else message.additional_kwargs
+    return message is not None and more.get("remember") is not False and not is_of_summary(message)
+
+
+SUMMARY_SOURCE = "convmem_summary"
+"""Marks the message that carries the summary: `additional_kwargs["source"]`."""
+NOTED_SOURCE = "convmem_summary_noted"
+"""Marks the assistant's answer to it, after which the user speaks."""
+NOTED_TEXT = "Noted."
+
+
+def is_of_summary(message: BaseMessage) -> bool:
+    """Return whether a message tells a summary, or answers it: a log has what it stands for."""
+    return message.additional_kwargs.get("source") in (SUMMARY_SOURCE, NOTED_SOURCE)
+
+
+def make_summary_messages(text: str, ids: Sequence[str | None]) -> list[BaseMessage]:
+    """Return the messages that tell a summary.
+
+    Args:
+        text: The summary as `format_summary` writes it.
+        ids: Two for a message of the user's, and for the assistant's answer to it, so that the
+            roles alternate whatever follows. What users and tools said must not speak as the
+            application. One is for a message of the system's, for whoever wants that.
+    """
+    mark = {"source": SUMMARY_SOURCE}
+    if len(ids) == 1:
+        return [SystemMessage(text, id=ids[0], additional_kwargs=mark)]
+    noted = {"source": NOTED_SOURCE}
+    return [
+        HumanMessage(text, id=ids[0], additional_kwargs=mark),
+        AIMessage(NOTED_TEXT, id=ids[1], additional_kwargs=noted),
+    ]
 
 
 def make_content(pieces: Sequence[str]) -> str | list[str | dict[str, str]]:

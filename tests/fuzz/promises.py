@@ -20,13 +20,12 @@ from langchain_convmem.views.content import find_compactions
 from langchain_convmem.views.context import (
     LEFT_OUT_ID,
     LEFT_OUT_TEXT,
-    SUMMARY_SOURCE,
     Context,
     LiveReach,
     build_context,
 )
 from langchain_convmem.views.live import find_live_entries, find_uncovered
-from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.messages import SUMMARY_SOURCE, count_tokens
 from langchain_convmem.views.providers import resolve_provider
 from tests.fuzz.generator import KEY
 from tests.fuzz.validators import VALIDATORS

@@ -2,7 +2,7 @@
 
 import re
 
-from langchain_convmem.views.context import NOTED_TEXT
+from langchain_convmem.views.messages import NOTED_TEXT
 
 _FENCE = re.compile(r"<summary>\n[^\n]+\n\n(.*?)\n</summary>", re.DOTALL)
 

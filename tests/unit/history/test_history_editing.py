@@ -6,7 +6,7 @@ from summaries import ScriptedSummarizer, bare
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.history import ConversationHistory
-from langchain_convmem.views.context import NOTED_TEXT
+from langchain_convmem.views.messages import NOTED_TEXT
 
 CALL = {"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}
 

@@ -5,7 +5,7 @@ from summaries import bare
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageError
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.context import NOTED_TEXT
+from langchain_convmem.views.messages import NOTED_TEXT
 from langchain_convmem.views.summaries import MAX_PIN_TOKENS, PINS_HEADING
 
 ALLERGY = "I am allergic to penicillin."

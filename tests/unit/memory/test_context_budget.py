@@ -10,8 +10,8 @@ from watched_runs import RunWatcher
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
-from langchain_convmem.views.context import LEFT_OUT_TEXT, NOTED_TEXT
-from langchain_convmem.views.messages import count_tokens
+from langchain_convmem.views.context import LEFT_OUT_TEXT
+from langchain_convmem.views.messages import NOTED_TEXT, count_tokens
 
 FACT = "My boat is called Wilhelmina and lies in Rotterdam."
 

@@ -14,7 +14,7 @@ from summaries import ScriptedSummarizer, bare, bare_texts
 
 from langchain_convmem import SummarizingMemory, SummarySettings
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.views.context import NOTED_SOURCE, SUMMARY_SOURCE
+from langchain_convmem.views.messages import NOTED_SOURCE, SUMMARY_SOURCE
 from tests.fuzz.validators import VALIDATORS
 
 SETTINGS = SummarySettings(trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000)

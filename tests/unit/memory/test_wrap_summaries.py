@@ -12,11 +12,12 @@ from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
 from summaries import ScriptedSummarizer, bare, bare_texts
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummaryEvent
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.summarizing import SummarySettings, aresummarize, resummarize
-from langchain_convmem.views.context import LEFT_OUT_TEXT, NOTED_TEXT, is_framing
+from langchain_convmem.views.context import LEFT_OUT_TEXT, is_framing
+from langchain_convmem.views.messages import NOTED_TEXT
 
 KEY = ThreadKey("ana", "t")
 SETTINGS = SummarySettings(
@@ -233,6 +234,20 @@ def test_the_model_sees_the_summary_or_what_it_covers():
     shown = "\n".join(seen)
     assert all(f"Fact {number}." in shown for number in range(4))
     assert seen[-1] == "sent"
+
+
+def test_a_summary_that_is_sent_back_is_not_stored_as_what_somebody_said():
+    with summarising("foreground") as memory:
+        chat(memory, "one", "two", "three")
+        history = memory.history("t", user_id="ana")
+        told = history.messages
+        for said in (told[:2], HumanMessage("one", id=told[0].id)):
+            with pytest.raises(InvalidMessageError):
+                chat(memory, said)
+        history.add_messages(told)
+        chat(memory, [*told, HumanMessage("four")])
+        users = [entry.contents[0] for entry in history.entries if entry.role == "user"]
+    assert users == ["one", "two", "three", "four"]
 
 
 @pytest.mark.parametrize("way", WAYS)

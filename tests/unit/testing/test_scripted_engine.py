@@ -3,9 +3,7 @@ import pytest
 from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.testing import (
     ScriptedEngine,
-    ScriptedReply,
     ScriptedSession,
-    ScriptedToolCall,
     SessionFault,
     SessionMisuseError,
 )
@@ -41,13 +39,6 @@ def test_replies_come_in_the_order_of_decodes_over_all_sessions():
         list(one.decode())
     with pytest.raises(ConfigError, match="3 replies"):
         list(other.decode())
-
-
-@pytest.mark.parametrize(("holds_stop", "text"), [(True, "Yes.</s>"), (False, "Yes.")])
-def test_a_reply_that_ends_by_itself_tells_the_end_text(holds_stop, text):
-    session = _session("Yes.", end_text="</s>", holds_stop=holds_stop)
-    assert "".join(session.decode(stop=["No"])) == "Yes."
-    assert (session.stop_text, session.text) == ("</s>", text)
 
 
 ABILITIES = {
@@ -153,8 +144,3 @@ def test_nothing_can_be_used_once_it_is_closed():
     other.close()
     with pytest.raises(ConversationError):
         engine.create_session()
-
-
-def test_two_calls_of_a_reply_need_different_ids():
-    with pytest.raises(ConfigError, match="different ids"):
-        ScriptedReply(tool_calls=[ScriptedToolCall("a"), ScriptedToolCall("b")])

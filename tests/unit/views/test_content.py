@@ -9,8 +9,9 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft
 from langchain_convmem.views.codec import make_draft
 from langchain_convmem.views.content import add_speaker
-from langchain_convmem.views.context import NOTED_TEXT, build_context
+from langchain_convmem.views.context import build_context
 from langchain_convmem.views.media import read_media
+from langchain_convmem.views.messages import NOTED_TEXT
 from langchain_convmem.views.providers import PROVIDERS
 from tests.fuzz.validators import VALIDATORS
 

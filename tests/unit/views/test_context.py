@@ -20,14 +20,9 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft, Entry
 from langchain_convmem.turns.view import make_entry
 from langchain_convmem.views.codec import make_draft
-from langchain_convmem.views.context import (
-    NOTED_SOURCE,
-    NOTED_TEXT,
-    SUMMARY_SOURCE,
-    LiveReach,
-    build_context,
-)
+from langchain_convmem.views.context import LiveReach, build_context
 from langchain_convmem.views.live import PLACEHOLDER_TEXT, build_turns
+from langchain_convmem.views.messages import NOTED_SOURCE, NOTED_TEXT, SUMMARY_SOURCE
 from langchain_convmem.views.summaries import format_summary
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 from tests.fuzz.validators import VALIDATORS
