@@ -128,6 +128,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self.tools = []
         self._provider = provider
 
+    def __repr__(self) -> str:
+        return f"ConversationMemoryMiddleware({self.memory!r}, keep_state={self.keep_state!r})"
+
     # -- A turn begins and ends -----------------------------------------------------------------
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from langchain_convmem._version import __version__
 from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
 from langchain_convmem.profile.profile import format_items
 from langchain_convmem.records import DialogLine, ThreadKey
+from langchain_convmem.turns.memory import get_turn_memory
 from langchain_convmem.turns.view import fence_blocks
 from langchain_convmem.views.lines import format_iso_time, make_dialog_lines
 from langchain_convmem.views.live import find_live_entries
@@ -170,6 +171,7 @@ def make_mcp_server(
         ConfigError: If neither a user nor a token is given, or both are.
         MissingExtraError: If the package `mcp` is not installed.
     """
+    get_turn_memory(memory)
     if (user_id is None) == (not tokens):
         raise ConfigError("pass user_id, or tokens that each name a user; one of the two")
     for one in (tokens or {}).values() if user_id is None else [user_id]:

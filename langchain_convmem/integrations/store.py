@@ -25,6 +25,8 @@ from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import Entry, ThreadInfo, ThreadKey
+from langchain_convmem.turns.memory import get_turn_memory
+from langchain_convmem.turns.options import check_count
 from langchain_convmem.views.edits import draft_retraction
 from langchain_convmem.views.lines import format_iso_time, name_speaker
 from langchain_convmem.views.live import find_live_entries
@@ -102,11 +104,14 @@ class ConversationStore(BaseStore):
             ttl: LangGraph's defaults of expiry: `default_ttl`, `refresh_on_read`, `omit_expired`.
 
         Raises:
-            ConfigError: If not exactly one of both is given, or `ttl` asks for a thread that
-                sweeps.
+            ConfigError: If an argument is invalid, not exactly one of both is given, or `ttl` asks
+                for a thread that sweeps.
         """
-        if (user_id is None) == (user_at is None) or (user_at or 0) < 0:
+        get_turn_memory(memory)
+        if (user_id is None) == (user_at is None):
             raise ConfigError("pass user_id, or as user_at the number of the label that names it")
+        if user_at is not None:
+            check_count("user_at", user_at, 0)
         if user_id is not None:
             ThreadKey(user_id, "-")
         if ttl and ttl.get("sweep_interval_minutes") is not None:
@@ -116,6 +121,10 @@ class ConversationStore(BaseStore):
         self._memory = memory
         self._user_id = user_id
         self._user_at = user_at
+
+    def __repr__(self) -> str:
+        whose = f"user_id={self._user_id!r}, user_at={self._user_at}"
+        return f"ConversationStore({self._memory!r}, {whose})"
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations: what is read is as it was before what is put.
@@ -266,9 +275,11 @@ class ConversationStore(BaseStore):
         """Return where an item goes, and its message; None for one to delete.
 
         Raises:
-            ConfigError: If an option is not supported.
+            ConfigError: If the key is empty or an option is not supported.
             InvalidMessageError: If the value cannot be stored.
         """
+        if not op.key:
+            raise ConfigError("the key of an item must not be empty")
         if isinstance(op.index, list):
             raise ConfigError("index with fields is not supported: all of an item is searched")
         if op.ttl is not None and not 0 < op.ttl < math.inf:

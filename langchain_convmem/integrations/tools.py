@@ -8,6 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
+from langchain_convmem.recall.options import check_limits
 from langchain_convmem.recall.retriever import to_document
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.turns.memory import get_turn_memory
@@ -69,8 +70,13 @@ def create_search_tool(
         description: The tool's description for the model.
 
     Raises:
-        ConfigError: When called without a user or thread in the config.
+        ConfigError: If an argument is invalid; when called, if the config names neither a user nor
+            a thread.
     """
+    turn_memory = get_turn_memory(memory)
+    check_limits(k, max_tokens, threshold)
+    if user_id is not None:
+        user_id = ThreadKey(user_id, "-").user_id
     if k is None and max_tokens is None:
         max_tokens = 1000
 
@@ -82,7 +88,7 @@ def create_search_tool(
         if not query.strip():
             return "The query is blank; say what to look for.", []
         asking = None if thread_id is None else ThreadKey(user, thread_id)
-        found = get_turn_memory(memory).line_recall.recall(
+        found = turn_memory.line_recall.recall(
             Owner(user_id=user) if asking is None else asking.owner,
             query,
             exclude={asking: _find_open_turn(memory, asking)} if asking else {},

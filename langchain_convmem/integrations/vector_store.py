@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from langchain_convmem.background import BackgroundJobs
-from langchain_convmem.causes import ErrorTrap
+from langchain_convmem.causes import ErrorTrap, describe_value
 from langchain_convmem.errors import ConfigError, LineStoreError
 from langchain_convmem.forks import make_lock
 from langchain_convmem.message_log import MessageLog
@@ -116,8 +116,11 @@ class VectorStoreRecall(DialogRecall):
                 order an answer then, and a `threshold` is refused.
 
         Raises:
-            ConfigError: If the store is none or asynchronous alone, or `candidates` is below 1.
+            ConfigError: If the log or the store is none, the store asynchronous alone, or
+                `candidates` below 1.
         """
+        if not isinstance(log, MessageLog):
+            raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}")
         if not isinstance(store, VectorStore):
             msg = f"store must be a LangChain VectorStore, got {type(store).__name__}"
             raise ConfigError(msg)
@@ -139,6 +142,9 @@ class VectorStoreRecall(DialogRecall):
         self._to_cosine = to_cosine or (float if isinstance(store, InMemoryVectorStore) else None)
         self._locks = [make_lock() for _ in range(64)]
         self._jobs = BackgroundJobs(self._follow, name="vector store", workers=1)
+
+    def __repr__(self) -> str:
+        return f"VectorStoreRecall({self.log!r}, {type(self.store).__name__})"
 
     # -- recalling ---------------------------------------------------------------------------
 

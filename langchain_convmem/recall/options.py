@@ -149,10 +149,9 @@ class RecallSettings:
 
     def __post_init__(self) -> None:
         """Refuse numbers that no recall can follow."""
-        _check_limits(self.k, self.max_tokens)
-        _check_threshold(self.threshold)
-        is_valid = _is_count(self.buffer_size, least=0)
-        _check(is_valid, "buffer_size", "a number of blocks", self.buffer_size)
+        check_limits(self.k, self.max_tokens, self.threshold)
+        is_size = _is_count(self.buffer_size, least=0)
+        _check(is_size, "buffer_size", "a number of blocks", self.buffer_size)
         for name in ("window", "budget_window"):
             value: object = getattr(self, name)
             sides = value if isinstance(value, tuple) and len(value) == 2 else (value,)  # noqa: PLR2004
@@ -258,7 +257,9 @@ def make_query(
     is_text = isinstance(text, str) and (text.strip() or buffer)
     _check(is_text, "query", "a text that is not blank", text)
     _check(before is None or isinstance(before, str), "before", "a text or None", before)
-    k, max_tokens = _read_limits(options.get("k"), options.get("max_tokens"), settings)
+    k, max_tokens, threshold = options.get("k"), options.get("max_tokens"), options.get("threshold")
+    check_limits(k, max_tokens, threshold)
+    k, max_tokens = _read_limits(k, max_tokens, settings)
     ranking = options.get("ranking", 20)
     _check(_is_count(ranking, least=0), "ranking", "a whole number of at least 0", ranking)
     wait_s, now_ms = options.get("wait_s", 30.0), options.get("now_ms")
@@ -274,7 +275,7 @@ def make_query(
         settings,
         k,
         max_tokens,
-        _read_threshold(options.get("threshold"), max_tokens, settings),
+        _read_threshold(threshold, max_tokens, settings),
         ranking,
         time.time_ns() // 1_000_000 if now_ms is None else now_ms,
         before if is_borrowing(cut_question(text), before and cut_question(before)) else None,
@@ -296,23 +297,24 @@ def cut_question(text: str) -> str:
     return f"{text[: half - 1]}\n{text[-half:]}"
 
 
-def _check_limits(k: object, max_tokens: object) -> None:
+def check_limits(k: int | None, max_tokens: int | None, threshold: Threshold) -> None:
+    """Refuse limits that no recall can keep.
+
+    Raises:
+        ConfigError: If one is neither None nor valid.
+    """
     for name, count in (("k", k), ("max_tokens", max_tokens)):
         is_valid = count is None or _is_count(count, least=1)
         _check(is_valid, name, "a whole number of at least 1", count)
-
-
-def _check_threshold(value: object) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and -1 <= value <= 1
-    is_valid = is_number or value in ("auto", None)
-    _check(is_valid, "threshold", 'None, "auto" or a cosine from -1 to 1', value)
+    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    is_valid = threshold is None or threshold == "auto" or (is_number and -1 <= threshold <= 1)
+    _check(is_valid, "threshold", 'None, "auto" or a cosine from -1 to 1', threshold)
 
 
 def _read_limits(
     k: int | None, max_tokens: int | None, settings: RecallSettings
 ) -> tuple[int | None, int | None]:
     """Return how many blocks and how many tokens, where a call may name neither."""
-    _check_limits(k, max_tokens)
     if k is None and max_tokens is None:
         k, max_tokens = settings.k, settings.max_tokens
     if k is None and max_tokens is None:
@@ -328,7 +330,6 @@ def _read_threshold(
         value = settings.threshold
     if value is None:
         return None if max_tokens is None else "auto"
-    _check_threshold(value)
     return None if value == -1 else value
 
 

@@ -155,7 +155,7 @@ async def test_forgetting_nothing_in_particular_is_refused(memory, call):
 @pytest.mark.parametrize(
     "options",
     [
-        {"user_id": None},
+        {"memory": None},
         {"user_id": None, "tokens": {}},
         {"user_id": "ana", "tokens": {"a" * 16: "ana"}},
         {"user_id": None, "tokens": {"short": "ana"}},
@@ -164,7 +164,7 @@ async def test_forgetting_nothing_in_particular_is_refused(memory, call):
 )
 def test_a_server_of_nobody_or_of_two_is_refused(memory, options):
     with pytest.raises(ConfigError):
-        make_mcp_server(memory, **{"user_id": "ana", **options})
+        make_mcp_server(**{"memory": memory, "user_id": "ana", **options})
 
 
 async def test_a_server_with_tokens_serves_nobody_without_one(memory):

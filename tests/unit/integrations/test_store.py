@@ -208,7 +208,7 @@ def test_a_user_is_found_again_by_the_label_that_named_it(memory, label):
         {},
         {"user_id": "a", "user_at": 0},
         {"user_id": ""},
-        {"user_at": -1},
+        {"user_at": "1"},
         {"user_id": "a", "ttl": {"sweep_interval_minutes": 5}},
     ],
 )
@@ -221,6 +221,8 @@ def test_what_cannot_be_kept_is_refused_and_nothing_of_the_batch_is_written(memo
     puts = [PutOp(("a",), "k", {"n": 1}), PutOp(("a",), "l", {"n": object()})]
     with pytest.raises(InvalidMessageError, match="JSON"):
         store.batch(puts)
+    with pytest.raises(ConfigError, match="must not be empty"):
+        store.put(("a",), "", {"n": 1})
     with pytest.raises(ConfigError, match="fields"):
         store.put(("a",), "k", {"n": 1}, index=["n"])
     store.put(("a",), "k", {"n": 1})

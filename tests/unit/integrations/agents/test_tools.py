@@ -63,6 +63,8 @@ def test_without_a_user_only_the_thread_itself_is_searched(memory):
 def test_a_search_for_nobody_is_refused_and_says_what_to_do(memory, way):
     with pytest.raises(ConfigError, match=r"does not know whose lines.*configurable"):
         CALLS[way](create_search_tool(memory), asks(), {})
+    with pytest.raises(ConfigError, match="memory must be a ConversationMemory"):
+        create_search_tool(None)
 
 
 @WAYS
