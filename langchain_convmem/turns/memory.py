@@ -342,6 +342,8 @@ PROFILE_SOURCE = "convmem_profile"
 
 _PAUSE_MS = 3_600_000
 """No provider keeps a prefix longer than this."""
+_SAME = 6
+"""Ids that begin with so many equal characters are less than 18 minutes apart."""
 
 
 def choose_items(
@@ -360,12 +362,12 @@ def choose_items(
         max_tokens: Budget of the text.
         count: Counts the tokens of a text.
     """
-    began, last_ms = "", 0
+    began = last = ""
     for entry in seen:
-        stored_ms = get_ulid_ms(entry.id)
-        if stored_ms - last_ms >= _PAUSE_MS:
-            began = entry.id
-        last_ms = stored_ms
+        if entry.id[:_SAME] != last[:_SAME]:
+            is_late = not last or get_ulid_ms(entry.id) - get_ulid_ms(last) >= _PAUSE_MS
+            began = entry.id if is_late else began
+        last = entry.id
     said = {entry.id for entry in seen}
     hidden = frozenset(item.id for item in profile.items if item.entry_id in said)
     return _choose_held(profile, began, hidden, max_tokens, count)

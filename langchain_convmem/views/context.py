@@ -46,6 +46,7 @@ from langchain_convmem.views.messages import (
     TextCounter,
     TokenCounter,
     build_message,
+    copy_detached,
     count_tokens,
     find_prefix,
     find_suffix,
@@ -140,8 +141,10 @@ def build_context(
     plain = _list_plain(live) if len(live) == len(entries) and not is_cut else []
     if plain and (max_tokens is None or token_counter(plain) <= max_tokens):
         positions = frozenset([entry.position for entry in live])
-        copies = [build_message(entry) for entry in live]
-        return Context(copies, (), positions, token_counter=token_counter)
+        ids = [entry.message_id for entry in live]
+        copies = [copy_detached(one, id=name) for one, name in zip(plain, ids, strict=True)]
+        if len(set(ids)) == len(ids):
+            return Context(copies, (), positions, token_counter=token_counter)
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
     several = len({find_speaker(one) for one in uncovered if one.role == "user"} - {None}) > 1
@@ -168,7 +171,7 @@ def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
         if entry.role != role or not isinstance(message, kind) or not is_plain_text(message):
             return []
         messages.append(message)
-    return messages if len({entry.message_id for entry in live}) == len(messages) else []
+    return messages
 
 
 @dataclass(slots=True)
