@@ -51,9 +51,7 @@ _LOOSE = 2.5
 # shares of clear evidence, so many at most just above it, and ever fewer up to the second one.
 _FADING = (0.8, 1.5)
 _MOST_LOOSE = 13
-# Where the best one has so many times the evidence of a clear answer, and where one answers, what
-# is worth less than a share of the best one is left out.
-_CERTAIN = 1.3
+# Where something answers clearly, what is worth less than this share of the best one is left out.
 _HALF = 0.5
 # A line answers that holds this share of what is asked about, and comes so near to the evidence for
 # the best one. `python -m benchmarks.personal` counts verdicts by kind of question.
@@ -89,7 +87,7 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
         # Older ones that the best one replaces must be seen.
         kept[[*ranking.older, *ranking.beside, *ranking.sort(ranking.view.allowed, 1)]] = True
         kept &= rows.said
-    if not rows.is_few and (rows.clarity >= _CERTAIN or is_answered(ranking, kept.nonzero()[0])):
+    if not rows.is_few and rows.clarity >= 1:
         kept &= rows.select_precise(kept)
     return kept, loose
 
