@@ -38,6 +38,7 @@ class _Settings(BaseModel):
             found, known = error.errors(include_url=False)[0], type(self).model_fields
             name = str(found["loc"][0])
             problem = f"{found['msg']}, got {describe_value(found['input'])}"
+            problem += "; system_prompt= takes text" if name == "preface" else ""
             if name not in known:
                 near = "; system_prompt= says it" if "system" in name else suggest_name(name, known)
                 near = f"; preface=Preface({name}=...)" if name in Preface.model_fields else near
