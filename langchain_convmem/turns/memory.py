@@ -227,8 +227,7 @@ class TurnMemory:
             return
         with self._lock:
             settings, summarizer = self.compactor.settings, self.compactor.summarizer
-            window = model.window_tokens
-            if window is not None:
+            if (window := model.window_tokens) is not None:
                 settings = settings.fit_window(window).fit_input(window)
             if self._waits_for_model and model.chat_model is not None:
                 from langchain_convmem.summarizing.summarizers import as_summarizer
@@ -362,12 +361,11 @@ def choose_items(
         max_tokens: Budget of the text.
         count: Counts the tokens of a text.
     """
-    began = last = ""
-    for entry in seen:
-        if entry.id[:_SAME] != last[:_SAME]:
-            is_late = not last or get_ulid_ms(entry.id) - get_ulid_ms(last) >= _PAUSE_MS
-            began = entry.id if is_late else began
-        last = entry.id
+    began = last = seen[0].id if seen else ""
+    for one in seen:
+        if one.id[:_SAME] != last[:_SAME] and get_ulid_ms(one.id) - get_ulid_ms(last) >= _PAUSE_MS:
+            began = one.id
+        last = one.id
     said = {entry.id for entry in seen}
     hidden = frozenset(item.id for item in profile.items if item.entry_id in said)
     return _choose_held(profile, began, hidden, max_tokens, count)

@@ -442,8 +442,7 @@ def fit_blocks(
 
 def fold_recalled(message: BaseMessage, recalled: str) -> BaseMessage:
     """Return a copy of the message with the recalled text as its first text block."""
-    quoted = HumanMessage([{"type": "text", "text": recalled}])
-    content = merge_messages(quoted, message).content
+    content = merge_messages(HumanMessage([{"type": "text", "text": recalled}]), message).content
     return message.model_copy(update={"content": content})
 
 

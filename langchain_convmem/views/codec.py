@@ -29,13 +29,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.messages.base import BaseMessageChunk
 from pydantic import BaseModel
 
-from langchain_convmem.causes import (
-    ErrorTrap,
-    UnreadableError,
-    describe_error,
-    describe_name,
-    describe_value,
-)
+from langchain_convmem.causes import UnreadableError, describe_error, describe_name, describe_value
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata, Role
 
@@ -102,11 +96,9 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     name = fields.get("type")
     cls = _TYPES.get(name) if isinstance(name, str) else None
     if cls is None:
-        msg = f"unknown message type {describe_value(name)}"
-        raise UnreadableError(msg)
-    values = dict(fields)
+        raise UnreadableError(f"unknown message type {describe_value(name)}")
+    values = {"content": "", **fields}
     del values["type"]
-    values.setdefault("content", "")
     # `cls(**values)` as pydantic makes it, past constructors that only hand on: they take a tenth
     # of the time in which an entry is read.
     message = cls.__new__(cls)
@@ -161,7 +153,7 @@ def get_line_time_ms(message: BaseMessage) -> int | None:
         return None
     if isinstance(stamp, int | float) and not isinstance(stamp, bool) and math.isfinite(stamp):
         return int(stamp)
-    with ErrorTrap(TypeError, ValueError, OverflowError):
+    with suppress(TypeError, ValueError, OverflowError):
         moment = stamp if isinstance(stamp, datetime) else datetime.fromisoformat(stamp)
         zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         return (zoned - EPOCH) // timedelta(milliseconds=1)
@@ -286,12 +278,10 @@ _DAMAGE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 
 def encode_metadata(metadata: Metadata) -> str | None:
     """Return metadata as JSON text, or None when there is nothing to keep."""
-    attributes, timing = metadata.attributes, metadata.timing
-    summary_ids, aux = metadata.summary_ids, metadata.aux
-    if not (attributes or timing or summary_ids or aux):  # mostly
-        return None
-    fields = {"a": list(attributes), "t": dict(timing), "s": list(summary_ids), "x": dict(aux)}
-    return dump_json({key: value for key, value in fields.items() if value}, what="metadata")
+    marks, ids = list(metadata.attributes), list(metadata.summary_ids)
+    fields = {"a": marks, "t": dict(metadata.timing), "s": ids, "x": dict(metadata.aux)}
+    kept = {key: value for key, value in fields.items() if value}
+    return dump_json(kept, what="metadata") if kept else None
 
 
 def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
@@ -349,16 +339,13 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-_Path: TypeAlias = tuple[str | int, ...]
-"""Where a value is, for an error: in what, then keys and numbers."""
-
-
-def _describe(path: _Path) -> str:
+def _describe(path: tuple[str | int, ...]) -> str:
+    """Return where a value is, for an error: in what, then keys and numbers."""
     steps = (f"[{one}]" if isinstance(one, int) else f".{describe_name(one)}" for one in path[1:])
     return "".join([str(path[0]), *steps])
 
 
-def _tag(value: Any, path: _Path) -> Any:
+def _tag(value: Any, path: tuple[str | int, ...]) -> Any:
     """Return `value` in plain JSON."""
     kind = type(value)
     if kind in _PLAIN:
@@ -389,7 +376,7 @@ def _tag(value: Any, path: _Path) -> Any:
     raise InvalidMessageError(msg)
 
 
-def _tag_items(value: Iterable[Any], path: _Path) -> Any:
+def _tag_items(value: Iterable[Any], path: tuple[str | int, ...]) -> Any:
     items = [
         item if type(item) in _PLAIN else _tag(item, (*path, number))
         for number, item in enumerate(value)
@@ -419,14 +406,12 @@ def dump_json(value: Any, *, what: str = "value") -> str:
         InvalidMessageError: If a part of it cannot be kept; the message names the part.
     """
     plain = _tag(value, (what,))
-    try:
-        text = _to_json(plain)
-        text.encode()
-    except UnicodeEncodeError:  # lone surrogates survive as escapes only
-        return _to_ascii_json(plain)
-    except ValueError:
-        pass  # it must not be the cause of what is raised
-    else:
+    with suppress(ValueError):
+        try:
+            text = _to_json(plain)
+            text.encode()
+        except UnicodeEncodeError:  # lone surrogates survive as escapes only
+            text = _to_ascii_json(plain)
         return text
     most = sys.get_int_max_str_digits()
     raise InvalidMessageError(

@@ -141,16 +141,12 @@ def build_context(
     plain = _list_plain(live) if len(live) == len(entries) and not is_cut else []
     if plain and (max_tokens is None or token_counter(plain) <= max_tokens):
         positions = frozenset([entry.position for entry in live])
-        ids = [entry.message_id for entry in live]
-        copies = [copy_detached(one, id=name) for one, name in zip(plain, ids, strict=True)]
-        if len(set(ids)) == len(ids):
-            return Context(copies, (), positions, token_counter=token_counter)
+        return Context(plain, (), positions, token_counter=token_counter)
     repairs = describe_damage(entries)
     uncovered = find_uncovered(live)
     several = len({find_speaker(one) for one in uncovered if one.role == "user"} - {None}) > 1
     stale = find_stale(entries, uncovered, hoists=rules.system == "head")
-    builder = _ContextBuilder(rules, repairs, uncovered, stale, several)
-    head, body = builder.build_pieces()
+    head, body = _ContextBuilder(rules, repairs, uncovered, stale, several).build_pieces()
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
     pinned, shown = find_pin_entries(entries), _find_shown_summaries(live)
     view = _FittedView(head, body, pinned, shown, summary, token_counter, is_cut, repairs)
@@ -160,7 +156,7 @@ def build_context(
 
 
 def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
-    """Return the messages of a plain dialogue, which every provider takes as it is.
+    """Return copies of the messages of a plain dialogue, which every provider takes as it is.
 
     Nothing where it is more than texts of the user and the assistant in turn.
     """
@@ -170,8 +166,8 @@ def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
         message = entry.message
         if entry.role != role or not isinstance(message, kind) or not is_plain_text(message):
             return []
-        messages.append(message)
-    return messages
+        messages.append(copy_detached(message, id=entry.message_id))
+    return messages if len({one.id for one in messages}) == len(messages) else []
 
 
 @dataclass(slots=True)

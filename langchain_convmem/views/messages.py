@@ -87,10 +87,8 @@ def read_messages(value: Any, read_map: ReadMap | None = None) -> list[BaseMessa
     """
     items = unpack_messages(value)
     items = [value] if items is None else items
-    is_one = len(items) == 1
-    names = ["the message" if is_one else f"message {number}" for number in range(len(items))]
-    read = read_map or _convert_map
-    return [_read_message(item, what, read) for item, what in zip(items, names, strict=True)]
+    what, read = "the message" if len(items) == 1 else "message {}", read_map or _convert_map
+    return [_read_message(item, what.format(n), read) for n, item in enumerate(items)]
 
 
 def unpack_messages(value: Any) -> list[Any] | None:
