@@ -35,7 +35,7 @@ from langchain_convmem.turns.state_sync import (
 from langchain_convmem.turns.turn import check_question
 from langchain_convmem.turns.view import ModelContext
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.providers import Provider
+from langchain_convmem.views.providers import Provider, resolve_provider
 
 try:
     from langgraph.graph import END, START, MessagesState, StateGraph
@@ -274,7 +274,7 @@ def model_messages(
     """
     chosen = TurnOptions.pick(options, locals())
     nodes = MemoryNodes(get_turn_memory(memory), chosen)
-    shape = ChainShape(None, provider)
+    shape = ChainShape(None, resolve_provider(provider))
     return nodes.run(state, config, lambda run: run.read_context(shape)[0]).given
 
 

@@ -109,7 +109,7 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     for key, value in values.items():
         if key in own:
             own[key] = value
-    own.update((key, []) for key in _DERIVED if key in own and key not in values)
+    own.update({key: [] for key in _DERIVED if key in own and key not in values})
     return message
 
 

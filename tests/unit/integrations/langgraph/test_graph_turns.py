@@ -99,6 +99,9 @@ def test_a_state_that_cannot_be_followed_is_refused(memory, schema, value, why):
 def test_a_wrong_choice_is_refused(memory):
     with pytest.raises(ConfigError, match="keep_state must be 'all' or 'turn', got 'none'"):
         recall_node(memory, keep_state="none")
+    with pytest.raises(ConfigError, match="unknown provider 'cohere'"):
+        model_messages(memory, says("One"), at(), provider="cohere")
+    assert memory.threads("ana") == []
 
 
 def test_a_node_that_asks_a_human_runs_again_from_its_start_and_doubles_nothing(memory, saver):
