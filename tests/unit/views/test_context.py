@@ -197,6 +197,7 @@ def test_the_live_summary_is_one_marked_message_that_the_user_says_and_an_answer
         log.append(KEY, [make_draft(SystemMessage("s"))])
         found = build_context(log.entries(KEY))
         without = build_context(log.entries(KEY), summary="omit")
+        of_system = build_context(log.entries(KEY), summary="system")
     told = [("human", format_summary(["S", "T"])), ("ai", NOTED_TEXT)]
     rest = [("human", PLACEHOLDER_TEXT), ("ai", "c")]
     assert shape(found) == [("system", "s"), *told, *rest]
@@ -206,6 +207,7 @@ def test_the_live_summary_is_one_marked_message_that_the_user_says_and_an_answer
     assert found.messages[2].additional_kwargs == {"source": NOTED_SOURCE}
     assert shape(without) == [("system", "s"), *rest]
     assert summary.position not in without.positions
+    assert shape(of_system) == [("system", "s"), ("system", told[0][1]), *rest]
 
 
 def test_a_plain_dialogue_is_copied_and_counted_when_somebody_asks():
@@ -226,6 +228,16 @@ def test_a_plain_dialogue_is_copied_and_counted_when_somebody_asks():
     assert [one.text for one in again] == [said[0], "In the shed.", said[2]]
 
 
+def test_a_budget_of_what_a_view_weighs_holds_that_view():
+    said = [[f"What is number {n}?", AIMessage(f"It is {n * n}.")] for n in range(6)]
+    entries = spoken(*[one for exchange in said for one in exchange], "And 7?")
+    whole = build_context(entries)
+    latest, half = (build_context(entries, max_tokens=n) for n in (30, whole.tokens - 1))
+    assert latest.tokens < half.tokens < whole.tokens
+    for view in (latest, half, whole):
+        assert build_context(entries, max_tokens=view.tokens).messages == view.messages
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -243,8 +255,9 @@ def test_unknown_options_are_refused_by_name(options, named):
 @pytest.mark.parametrize("profile", ["strict", "openai", "anthropic", "bedrock_converse"])
 def test_of_two_assistants_in_one_message_the_text_says_who_speaks(profile):
     said = [AIMessage("So.", name="abe"), AIMessage("No.", name="bea"), AIMessage("Well.")]
+    said.append(AIMessage("Oh.", name="abe"))
     found = shown("q", *said, "r", AIMessage("Yes.", name="bea"), provider=profile)
-    both = ("ai", "abe: So.\nbea: No.\nWell.")
+    both = ("ai", "abe: So.\nbea: No.\nWell.\nabe: Oh.")
     assert shape(found) == [("human", "q"), both, ("human", "r"), ("ai", "Yes.")]
     assert found.messages[1].name is None
 
