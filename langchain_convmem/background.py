@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 import os
 import threading
@@ -51,7 +52,8 @@ def to_async(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
     call.__name__ = f"a{name}"
     call.__qualname__ = f"{owner}.a{name}".lstrip(".")
-    call.__doc__ = f"Async `{name}`; blocks no event loop.\n\n{function.__doc__}"
+    told = inspect.cleandoc(function.__doc__ or "")
+    call.__doc__ = f"Async `{name}`; blocks no event loop.\n\n{told}"
     return call
 
 

@@ -216,7 +216,7 @@ def _compile(text: str, parts: Mapping[str, str]) -> re.Pattern[str]:
 _BLANK = "\u25a1"
 """Stands for a character that somebody else said; part of no word."""
 _QUOTATION = re.compile(
-    r"\"[^\"\n]{1,2000}\"|\u201c[^\u201c\u201d]{1,2000}\u201d|\u201e[^\u201c-\u201e]{1,2000}[\u201c\u201d]"
+    r"(?<!\d)\"[^\"\n]{1,2000}\"|\u201c[^\u201c\u201d]{1,2000}\u201d|\u201e[^\u201c-\u201e]{1,2000}[\u201c\u201d]"
     r"|\u00ab[^\u00ab\u00bb]{1,2000}\u00bb|`[^`\n]+`"
     r"|(?<![\w'])'[^'\n]{2,}+(?:'\w[^'\n]*+){0,8}'(?![\w'])"
 )

@@ -40,7 +40,7 @@ class Persons(NamedTuple):
 
 # Of what opens and is never closed, each opening sign ends the search for the one before it.
 _QUOTED = re.compile(
-    r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"]*\"|\u201c[^\u201c\u201d]*\u201d"
+    r"```.*?(?:```|\Z)|`[^`\n]*`|(?<!\d)\"[^\"]*\"|\u201c[^\u201c\u201d]*\u201d"
     r"|\u201e[^\u201c-\u201e]*[\u201c\u201d]|\u00ab[^\u00ab\u00bb]*\u00bb|\u300c[^\u300c\u300d]*\u300d"
     r"|(?<!\w)'[^'\n]++(?:'\w[^'\n]*+){0,8}'(?!\w)",
     re.DOTALL,
@@ -450,10 +450,12 @@ def split_words(lowered: str) -> list[str]:
 
 # -- the sentences of a text, and what is pasted into it ---------------------------------------
 
-# A line that begins like a letter, after the request to work on it, opens the letter itself.
+# A line that begins like a letter, after the request to work on it, opens the letter itself. A
+# sign of inches, or one that ends a quotation, opens none.
 _PASTED = re.compile(
-    r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*|\"[^\"]{60,}\"|\u201c[^\u201c\u201d]{60,}\u201d"
-    r"|\u201e[^\u201c-\u201e]{60,}[\u201c\u201d]|\u00ab[^\u00ab\u00bb]{60,}\u00bb"
+    r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*|(?<![\da-z.!?,;)\]}])\"(?!\s)[^\"]{60,}\""
+    r"|\u201c[^\u201c\u201d]{60,}\u201d|\u201e[^\u201c-\u201e]{60,}[\u201c\u201d]"
+    r"|\u00ab[^\u00ab\u00bb]{60,}\u00bb"
     r"|\u300c[^\u300c\u300d]{30,}\u300d|^'(?:[^']|(?<=\w)'(?=\w))+'"
     r"|(?<=\n)(?:dear|sehr geehrte\w*|lieber?|ch[eè]re?s?|madame|monsieur|estimad[oa]s?|querid[oa]s?"
     r"|gentil[ei]|car[oa]|egregi[oa]|prezad[oa]s?|beste|geachte|уважаем\w+)\b[^\n]{1,60},[ \t]*\n.*",

@@ -19,6 +19,7 @@ def read(text):
         ("Hi, I'm Nadia and I need a plan.", "identity", "Nadia"),
         ("I live in Leeds with two friends.", "places", "Leeds"),
         ("We moved to Porto in May.", "places", "Porto"),
+        ('My 55" TV broke. We moved to Porto in May, all four. A 27" came.', "places", "Porto"),
         ("I'm vegetarian, what do I cook?", "health", "vegetarian"),
         ("My sister Leila is a judge.", "people", "Leila"),
         ("I work at St James's, on the ward.", "work", "St James's"),

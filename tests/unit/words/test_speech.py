@@ -270,6 +270,9 @@ def test_a_long_quotation_inside_another_sign_is_pasted():
     passage = "\u00ab" + "the tide comes in. " * 5 + "\u00bb"
     found = find_statements(f"I read \u00ab once. {passage}")
     assert len(found) == 2
+    waited = "I waited for a while, then for a longer while, and asked again."
+    said = ['It calls f({"id": "A2"}).', waited, 'It calls g({"id": "A9"}).']
+    assert parts("\n".join(said)) == said
 
 
 def test_a_day_is_found_before_and_after_many_blanks():
