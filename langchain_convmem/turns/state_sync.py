@@ -490,8 +490,7 @@ class StateSync:
             return  # a graph within a node starts with what it is given
         last = max((versions[0].position for versions in held), default=0)
         turns = {one.turn_id for name in ids[-1:] for one in diff.versions.get(name, ())}
-        then = {entry.id for versions in held for entry in versions}
-        then.update(entry.id for entry in diff.entries if entry.position <= last)
+        then = {one.id for one in diff.entries if one.position <= last or one.message_id in ids}
         lifted, dead = list[str](), set[str]()
         for one in reversed(diff.entries):
             retracts = one.control.retracts if one.control and one.id not in dead else ()
