@@ -705,11 +705,8 @@ def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list
     The log has what stand-ins stand for, verbatim. If nothing keeps the state, its system messages
     are for one run alone.
     """
-    return [
-        message
-        for message in messages
-        if not is_stand_in(message) and not (context.is_stateless and get_role(message) == "system")
-    ]
+    aside = ("system",) if context.is_stateless else ()
+    return [one for one in messages if not is_stand_in(one) and get_role(one) not in aside]
 
 
 def find_aside(
