@@ -502,7 +502,7 @@ class StateSync:
         left = [
             one.id
             for one in live
-            if one.role != "summary" and one.message_id not in ids and one.position > last
+            if one.position > last and one.role != "summary" and one.message_id not in ids
             if one.id in diff.dead or one.turn_id not in turns
         ]
         gone = [*lifted, *left, *find_summaries_over(live, left)]
