@@ -257,7 +257,8 @@ def model_messages(
 
     They are the thread up to this turn, valid for the provider, with the recalled lines folded
     into the user's message. New messages of the state are stored first. Put the reply under the
-    state's messages, and `record_node` behind: without one, the next turn stores the reply.
+    state's messages, and `record_node` behind: without one, the next turn stores the reply, if a
+    checkpointer keeps it.
 
     Args:
         memory: Whose log and recall.

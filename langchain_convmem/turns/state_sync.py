@@ -490,8 +490,7 @@ class StateSync:
             return  # a graph within a node starts with what it is given
         last = max((versions[0].position for versions in held), default=0)
         turns = {one.turn_id for name in ids[-1:] for one in diff.versions.get(name, ())}
-        then = {entry.id for versions in held for entry in versions}
-        then.update(entry.id for entry in diff.entries if entry.position <= last)
+        then = {one.id for one in diff.entries if one.position <= last or one.message_id in ids}
         lifted, dead = list[str](), set[str]()
         for one in reversed(diff.entries):
             retracts = one.control.retracts if one.control and one.id not in dead else ()
@@ -503,7 +502,7 @@ class StateSync:
         left = [
             one.id
             for one in live
-            if one.role != "summary" and one.message_id not in ids and one.position > last
+            if one.position > last and one.role != "summary" and one.message_id not in ids
             if one.id in diff.dead or one.turn_id not in turns
         ]
         gone = [*lifted, *left, *find_summaries_over(live, left)]
@@ -706,11 +705,8 @@ def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list
     The log has what stand-ins stand for, verbatim. If nothing keeps the state, its system messages
     are for one run alone.
     """
-    return [
-        message
-        for message in messages
-        if not is_stand_in(message) and not (context.is_stateless and get_role(message) == "system")
-    ]
+    aside = ("system",) if context.is_stateless else ()
+    return [one for one in messages if not is_stand_in(one) and get_role(one) not in aside]
 
 
 def find_aside(
