@@ -20,6 +20,7 @@ from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable, fold
 from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock, Verdict, indent_text
+from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.words.speech import find_statements, is_courtesy
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _MISSES = 50
 _SHORT_REPLY = 120
 # A segment up to so many characters is shown whole.
 _SHORT = 120
+# Our own counter takes no character for fewer tokens.
+_LEAST_TOKENS = 0.17
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +285,15 @@ class _Packer:
         """Return whether there is room for a group in place of others, and take it."""
         if self.room is None:
             return True
-        merged.text = self.ground.render(merged)
-        merged.tokens = self.ground.query.count_text(merged.text)
-        room = self.room + sum(group.tokens for group in replaced) - merged.tokens
-        if room < 0:
+        merged.text, count = self.ground.render(merged), self.ground.query.count_text
+        room = self.room + sum([group.tokens for group in replaced])
+        # Counting takes as long as all else: what is far too long need not be counted.
+        if count is count_text_tokens and len(merged.text) * _LEAST_TOKENS > room:
             return False
-        self.room = room
+        merged.tokens = count(merged.text)
+        if merged.tokens > room:
+            return False
+        self.room = room - merged.tokens
         return True
 
     def _replace(self, near: Sequence[LineGroup], merged: LineGroup) -> None:
@@ -332,7 +338,7 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
     own_hits = [select_first_of_lines(group.hits, table) for group in groups]
     written = _write_matches(ranking, {*best, *chain(*own_hits)})
     shown = [line for group in groups for line in group.lines]
-    left = np.ones(len(table), dtype=np.bool_)
+    left = ranking.view.allowed.copy()
     left[[number for line in shown for number in table.list_segments(line)]] = False
     least = query.threshold
     if not hits and isinstance(least, float) and len(ranking):
@@ -352,7 +358,7 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
             make_block(group, [written[number] for number in numbers], ground)
             for group, numbers in zip(groups, own_hits, strict=True)
         ),
-        best_rejected=next(iter(ranking.relevance[ranking.sort(left, 1)].tolist()), None),
+        best_rejected=float(ranking.relevance[left].max()) if left.any() else None,
         problems=tuple(problems),
         verdict=verdict,
     )

@@ -194,15 +194,14 @@ class OwnerIndex:
                     return 0
                 size = _LOCAL_BATCH if self.is_local else BATCH
                 numbers = sorted(self.vectors.missing, reverse=True)[:size]
-                texts = {self.table.get_name(n): self.table.get_text(n) for n in numbers}
+                table, texts = self.table, {n: self.table.get_text(n) for n in numbers}
             made = self.border.embed_lines(texts.values(), self.vectors.dim)
             with self.lock:
-                found: dict[int, Vector] = {}
-                for name, text in texts.items():
-                    # The log may have forgotten some meanwhile; others have other numbers then.
-                    number = self.table.number_of(name)
-                    if number in self.vectors.missing and text in made:
-                        found[number] = made[text]
+                # The log may have forgotten some meanwhile; others have other numbers then.
+                if table is not self.table:
+                    texts = {n: self.table.get_text(n) for n in self.vectors.missing}
+                left = self.vectors.missing.intersection(texts)
+                found = {n: made[texts[n]] for n in left if texts[n] in made}
                 self._fill(found)
                 return len(self.vectors.missing) if made else 0
 

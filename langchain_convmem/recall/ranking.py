@@ -140,12 +140,14 @@ class Ranking:
         They are sorted by rounded scores, so that equal lines tie.
         """
         numbers, size = (self.view.allowed & among).nonzero()[0], len(among)
+        if most is not None and most < len(numbers):
+            # Those are left out first that cannot even tie: most, as a rule.
+            found = self.relevance[numbers]
+            numbers = numbers[found >= np.partition(found, -most)[-most] - 2 / _STEPS]
         # Score and number as one integer: a stable sort takes eight times as long.
         keys = np.rint(self.relevance[numbers] * -_STEPS).astype(np.int64) * size + numbers
-        if most is not None and most < len(keys):
-            keys = np.partition(keys, most)[:most]
         keys.sort()
-        return np.asarray(keys % max(size, 1), dtype=np.int64)
+        return np.asarray(keys[:most] % max(size, 1), dtype=np.int64)
 
 
 def rank(
@@ -416,8 +418,9 @@ def _raise_answer(view: View, ranking: Ranking) -> frozenset[int]:
         reply = table.list_segments(line if following is None else following)
         answer |= {*table.list_segments(line), *(reply if len(reply) > 1 else ())}
     found = [number for number in answer if view.counted[number]]
-    worth = _ANSWER_SHARE * relevance.max(where=view.counted, initial=0.0)
-    relevance[found] = np.maximum(relevance[found], worth)
+    if found:
+        worth = _ANSWER_SHARE * relevance.max(where=view.counted, initial=0.0)
+        relevance[found] = np.maximum(relevance[found], worth)
     return frozenset(found)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -99,12 +99,11 @@ def _cut(text: str, span: Segment, border: re.Pattern[str]) -> Iterator[Segment]
 
 
 # -- the lines of some owners as columns ----------------------------------------------------------
-SegmentName: TypeAlias = tuple[str, int, int]
-"""What names a segment in every process: its entry's id, which line of it, which part of that."""
 _LATEST_MS = 2**62
 SESSION_GAP_MS = 30 * 60 * 1000
 """Two lines of a thread further apart than this belong to different sessions."""
 _NAMES = ("speaker", "role", "trust")
+_OF_LINES = ("line", "thread", "session", "position", "time", *_NAMES)
 
 
 class SegmentTable:
@@ -124,8 +123,8 @@ class SegmentTable:
         self._known: dict[str, dict[str, int]] = {name: {} for name in _NAMES}
         self._tags: dict[tuple[str, bool, Scalar], list[int]] = {}
         self._links: tuple[Links, Links] | None = None
-        columns = ("line", "start", "end", "thread", "session", "position", "time", *_NAMES)
-        self._columns = {name: GrowableArray(np.int64) for name in columns}
+        names = (*_OF_LINES, *Segment._fields)
+        self._columns = {name: GrowableArray(np.int64) for name in names}
         self._live = GrowableArray(np.bool_)
 
     def __len__(self) -> int:
@@ -139,43 +138,37 @@ class SegmentTable:
 
         A blank line has none.
         """
-        first = len(self)
-        rows: dict[str, list[int]] = {name: [] for name in self._columns}
+        first, told, borders = len(self), array("q"), array("q")
         for line in lines:
             if line.text.strip():
-                self._add(line, rows)
-        for name, values in rows.items():
+                pieces = split_line(line.text)
+                told.extend((len(pieces), *self._add(line, len(pieces))))
+                borders.extend(chain.from_iterable(pieces))
+        counts, *columns = np.array(told).reshape(-1, 1 + len(_OF_LINES)).T
+        for name, values in zip(_OF_LINES, columns, strict=True):
+            self._columns[name].extend(values.repeat(counts))
+        for name, values in zip(Segment._fields, np.array(borders).reshape(-1, 2).T, strict=True):
             self._columns[name].extend(values)
         added = range(first, len(self))
-        self._live.extend([True] * len(added))
+        self._live.extend(np.ones(len(added), dtype=np.bool_))
         self._links = None
         return added
 
-    def _add(self, line: DialogLine, rows: Mapping[str, list[int]]) -> None:
-        """Add a line; of its segments, what stands in columns to the rows."""
+    def _add(self, line: DialogLine, count: int) -> tuple[int, ...]:
+        """Add a line of so many segments; return what columns tell of it."""
         number, first = len(self.lines), len(self)
-        pieces = split_line(line.text)
-        count = len(pieces)
         thread, session = self._assign_session(line)
         self.lines.append(line)
         self._entries.setdefault(line.entry_id, number)
         self._first_segment.append(first + count)
-        values = {
-            "line": number,
-            "thread": thread,
-            "session": session,
-            "position": line.position,
-            # A time from a foreign file may be outside of every calendar.
-            "time": max(-_LATEST_MS, min(line.time_ms, _LATEST_MS)),
-        }
-        for name, known in self._known.items():
-            values[name] = known.setdefault(getattr(line, name), len(known))
-        for name, value in values.items():
-            rows[name] += [value] * count
-        rows["start"] += [piece.start for piece in pieces]
-        rows["end"] += [piece.end for piece in pieces]
         for name, tag in line.tags.items():
             self._tags.setdefault(_make_label(name, tag), []).extend(range(first, first + count))
+        # A time from a foreign file may be outside of every calendar.
+        time_ms = max(-_LATEST_MS, min(line.time_ms, _LATEST_MS))
+        names = [
+            known.setdefault(getattr(line, name), len(known)) for name, known in self._known.items()
+        ]
+        return number, thread, session, line.position, time_ms, *names
 
     def _assign_session(self, line: DialogLine) -> tuple[int, int]:
         """Return the numbers of the thread and the session of a thread's next line."""
@@ -230,12 +223,12 @@ class SegmentTable:
         line = self.lines[at]
         return line.position, line.part, number - self._first_segment[at]
 
-    def get_name(self, number: int) -> SegmentName:
-        """Return the name of a segment."""
-        return self.find_line(number).entry_id, *self.get_place(number)[1:]
+    def number_of(self, name: tuple[str, int, int]) -> int | None:
+        """Return the number of a segment; None if it is not there, or no more.
 
-    def number_of(self, name: SegmentName) -> int | None:
-        """Return the number of a segment; None if it is not there, or no more."""
+        Args:
+            name: Its entry's id, which line of the entry, and which part of that line.
+        """
         entry_id, part, segment = name
         for line_number in self._list_lines(entry_id):
             segments = self.list_segments(line_number)
@@ -412,16 +405,26 @@ class SegmentVectors:
         first, count = len(self), len(vectors)
         self._present.extend(np.zeros(count, dtype=np.bool_))
         self.missing.update(range(first, first + count))
-        if self._index is not None:
-            self._append_zeros(count)
+        if self.dim is not None:
+            self._append(np.zeros((count, self.dim), dtype=np.float16))
         self.fill({n: one for n, one in enumerate(vectors, first) if one is not None})
+
+    @classmethod
+    def load(cls, rows: Vector) -> SegmentVectors:
+        """Return the vectors of which `copy` was asked."""
+        made, vectors = cls(), rows.astype(np.float16, copy=False)
+        made._present.extend(vectors.any(axis=1))
+        if vectors.size:
+            made._begin(vectors)
+        return made
 
     def fill(self, made: Mapping[int, Vector]) -> None:
         """Put vectors where they were missing; a removed number is only no longer missing."""
         self.missing.difference_update(self._removed & made.keys())
         given = {n: one for n, one in made.items() if n not in self._removed}
         if given and self._index is None:
-            self._begin(len(next(iter(given.values()))))
+            dim = len(next(iter(given.values())))
+            self._begin(np.zeros((len(self), dim), dtype=np.float16))
         fitting = [n for n, one in given.items() if len(one) == self.dim]
         if fitting:
             rows = np.array([given[n] for n in fitting])
@@ -435,11 +438,11 @@ class SegmentVectors:
         self._removed.update(numbers)
         self.missing.difference_update(numbers)
 
-    def _begin(self, dim: int) -> None:
-        """Make the index, with zeros for the numbers so far."""
+    def _begin(self, rows: Vector) -> None:
+        """Make the index, with a row for each of the numbers so far."""
         import faiss
 
-        self.dim = dim
+        self.dim = dim = rows.shape[1]
         center = np.zeros((1, dim), dtype=np.float32)
         quantizer = faiss.IndexFlatIP(dim)
         quantizer.add(center)
@@ -453,18 +456,18 @@ class SegmentVectors:
             quantizer, dim, 1, kind, faiss.METRIC_INNER_PRODUCT, by_residual
         )
         self._index.train(center)
-        self._append_zeros(len(self))
+        self._append(rows)
 
-    def _append_zeros(self, count: int) -> None:
+    def _append(self, rows: Vector) -> None:
         import faiss
 
         first = int(self._index.ntotal)
-        numbers = np.arange(first, first + count, dtype=np.int64)
-        codes = np.zeros((count, self._index.code_size), dtype=np.uint8)
+        numbers = np.arange(first, first + len(rows), dtype=np.int64)
+        codes = np.ascontiguousarray(rows).view(np.uint8)
         # `add` would start threads to make the codes, and `add_sa_codes` adds one by one.
         pointers = faiss.swig_ptr(numbers), faiss.swig_ptr(codes)
-        self._index.invlists.add_entries(_LIST, count, *pointers)
-        self._index.ntotal = first + count
+        self._index.invlists.add_entries(_LIST, len(rows), *pointers)
+        self._index.ntotal = first + len(rows)
 
     # -- reading ----------------------------------------------------------------------------------
 

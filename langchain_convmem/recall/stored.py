@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from functools import cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -55,8 +54,6 @@ _DAMAGE = (
     *(AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError),
     *(ValueError, zipfile.BadZipFile),
 )
-_AT_ONCE = 4_000
-"""Lines that are read from a snapshot at once: few leave fewer holes in the memory."""
 _REPEATED = (5, 8, 9, 12)
 """Columns of speakers, sessions, roles and trust, of which many lines have the same."""
 _UNREADABLE = "stored terms and vectors could not be read"
@@ -282,11 +279,8 @@ def _unpack(data: bytes) -> IndexParts | None:
             )
             for one, user, thread, *rest, entry, tags, trust in zip(*said["columns"], strict=True)
         )
-        table, vectors = SegmentTable(), SegmentVectors()
-        while table.add_many(islice(lines, _AT_ONCE)):
-            pass
-        for start in range(0, len(saved["vectors"]), _AT_ONCE):
-            vectors.extend(saved["vectors"][start : start + _AT_ONCE])
+        table, vectors = SegmentTable(), SegmentVectors.load(saved["vectors"])
+        table.add_many(lines)
         lexical = LexicalIndex.load(said["terms"], saved)
         if not len(table) == len(lexical) == len(vectors) or vectors.missing:
             return None

@@ -169,29 +169,29 @@ def find_kinds(text: str) -> Mapping[str, frozenset[str]]:
     if detect_language([run.casefold() for run in runs]) != ENGLISH:
         return {}
     _, telling = _extract_query_words(text, ())
-    kinds = _load_kinds()
     found: dict[str, frozenset[str]] = {}
     for term, _ in telling:
-        if term in kinds and kinds[term] not in found.values():
-            found[term] = kinds[term]
+        terms = frozenset(stem(word, language) for word, language in _load_kinds().get(term, ()))
+        if terms and terms not in found.values():
+            found[term] = terms
     return found
 
 
 @cache
-def _load_kinds() -> Mapping[str, frozenset[str]]:
-    """Return by the stem of a word that names a kind the stems of what is of it; read once.
+def _load_kinds() -> Mapping[str, list[tuple[str, str]]]:
+    """Return by the stem of a word that names a kind the words of it, with their language.
 
     `kinds.json` lists by language what a kind is called and what is of it: everyday English, of
     people, pets, homes, work, health, food, travel and pastimes.
     """
     data = json.loads(files(__package__).joinpath("kinds.json").read_text("utf-8"))
-    kinds: defaultdict[str, set[str]] = defaultdict(set)
+    kinds: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for language, listed in data.items():
         for kind in listed:
-            names = {stem(word, language) for word in kind["names"]}
-            for name in names:
-                kinds[name] |= names | {stem(word, language) for word in kind["members"]}
-    return {name: frozenset(terms) for name, terms in kinds.items()}
+            words = [(word, language) for word in (*kind["names"], *kind["members"])]
+            for name in {stem(word, language) for word in kind["names"]}:
+                kinds[name] += words
+    return kinds
 
 
 def is_unspaced(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -64,14 +64,14 @@ class Postings(NamedTuple):
     rarities: Mapping[str, float]
     sizes: NDArray[np.int64]
     documents: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    counts: NDArray[np.float64]
 
     def select(self, numbers: Sequence[int] | NDArray[np.int64], total: int) -> Postings:
         """Return which of these documents, of so many in all, hold the terms."""
         some = np.zeros(total, dtype=np.bool_)
         some[numbers] = True
-        at = some[self.documents].nonzero()[0] if len(numbers) else np.empty(0, dtype=np.int64)
-        sizes = np.diff(at.searchsorted(self.sizes.cumsum()), prepend=0)
+        at = some.take(self.documents).nonzero()[0] if len(numbers) else np.empty(0, dtype=np.int64)
+        sizes = np.diff(at.searchsorted(np.append(0, self.sizes.cumsum())))
         return self._replace(sizes=sizes, documents=self.documents[at], counts=self.counts[at])
 
     def sum_up(self, worth: NDArray[np.floating[Any]], total: int) -> NDArray[np.float64]:
@@ -103,7 +103,7 @@ class LexicalIndex:
         self._removed = GrowableArray(np.bool_)
         self._present = 0
         self._total_length = 0
-        self._kept: dict[str, tuple[tuple[int, int], NDArray[Any]]] = {}
+        self._kept: dict[Hashable, tuple[tuple[int, int], NDArray[Any]]] = {}
 
     def __len__(self) -> int:
         """Return how many documents were added, removed ones included."""
@@ -180,7 +180,7 @@ class LexicalIndex:
         rarities = self.compute_rarities(terms)
         held = [self._postings[term] for term in rarities]
         pairs = np.frombuffer(b"".join(held), dtype=np.intc).reshape(-1, 2)
-        documents, counts = pairs.T.astype(np.int64, order="C")
+        documents, counts = pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.float64)
         sizes = np.array([len(one) // 2 for one in held], dtype=np.int64)
         return Postings(rarities, sizes, documents, counts)
 
@@ -211,7 +211,7 @@ class LexicalIndex:
         having = found.sizes - found.select(gone.nonzero()[0], len(self)).sizes
         rarities = [_weigh_rarity(present, one) for one in having.tolist()]
         worth = np.repeat(rarities, found.sizes) * found.counts * (k1 + 1)
-        worth /= found.counts + damping[found.documents]
+        worth /= found.counts + damping.take(found.documents)
         scores = found.sum_up(worth, len(self))
         scores[self._removed.view] = 0.0
         return scores
@@ -232,25 +232,26 @@ class LexicalIndex:
         present = int(np.count_nonzero(counted))
         scores = np.zeros(len(self))
         for name, terms in kinds.items():
-            holding = self._select_holding(terms)
+            holding, named = map(self._select_holding, (frozenset(terms), frozenset([name])))
             having = int(np.count_nonzero(holding & counted))
-            holding &= ~self._select_holding([name])
-            scores[holding] += _weigh_rarity(present, having)
+            scores += _weigh_rarity(present, having) * (holding & ~named)
         scores[self._removed.view] = 0.0
         return scores
 
-    def _select_holding(self, terms: Iterable[str]) -> NDArray[np.bool_]:
-        """Return which documents hold any of some terms, removed ones included."""
-        return np.bincount(self.find(terms).documents, minlength=len(self)) > 0
+    def _select_holding(self, terms: frozenset[str]) -> NDArray[np.bool_]:
+        """Return which documents hold any of some terms, removed ones included; do not write."""
+        return self.keep(
+            terms, lambda: np.bincount(self.find(terms).documents, None, len(self)) > 0
+        )
 
     def select_marked(self, mark: str) -> NDArray[np.bool_]:
         """Return which documents bear a mark of `speech.find_mark`, removed ones included.
 
         Do not write: it is kept until a document is added or removed.
         """
-        return self.keep(f"={mark}", lambda: self._select_holding([f"={mark}"]))
+        return self._select_holding(frozenset([f"={mark}"]))
 
-    def keep(self, name: str, make: Callable[[], NDArray[_T]]) -> NDArray[_T]:
+    def keep(self, name: Hashable, make: Callable[[], NDArray[_T]]) -> NDArray[_T]:
         """Return a column of this name, which depends on the documents alone.
 
         Do not write: it is kept until a document is added or removed.
