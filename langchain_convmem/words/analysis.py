@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import starmap
 from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_convmem.records import DialogLine
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from langchain_convmem.words.bm25 import LexicalIndex
 
 ANALYSIS_VERSION = 5
+# So many letters say what a word is about that holds them.
+_LEAST_PART = 4
 # A longer reply does not merely say that it knows nothing.
 _LONGEST_REFUSAL = 600
 # Han, kana, Hangul, and Thai/Lao/Khmer/Myanmar, all written without blanks between words (Hangul
@@ -99,7 +102,8 @@ def extract_query_terms(text: str, index: LexicalIndex | None = None) -> dict[st
 
     Function words are left out, unless there is nothing else. A word stands for several terms
     where its stem depends on the language of the line, and a lone character of a script without
-    blanks for all pairs of an index that hold it.
+    blanks for all pairs of an index that hold it. A word that was never said stands for those that
+    hold it, and for its first two thirds or more: "kube" for "Kubernetes", "ReactJS" for "React".
 
     Args:
         text: The question.
@@ -109,9 +113,12 @@ def extract_query_terms(text: str, index: LexicalIndex | None = None) -> dict[st
     words, telling = _extract_query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
     terms = dict(telling or words)
     if index is not None:
+        said = {terms[term] for term in index.compute_rarities(terms)}
         for term, word in tuple(terms.items()):
-            if len(term) == 1 and _IS_UNSPACED.match(term):
-                terms |= dict.fromkeys(index.find_terms_with(term), word)
+            is_character = len(term) == 1 and _IS_UNSPACED.match(term)
+            if is_character or (word not in said and len(term) >= _LEAST_PART):
+                begun = index.compute_rarities(term[:-cut] for cut in range(1, len(term) // 3 + 1))
+                terms |= dict.fromkeys((*index.find_terms_with(term), *begun), word)
     return terms
 
 
@@ -169,12 +176,9 @@ def find_kinds(text: str) -> Mapping[str, frozenset[str]]:
     if detect_language([run.casefold() for run in runs]) != ENGLISH:
         return {}
     _, telling = _extract_query_words(text, ())
-    found: dict[str, frozenset[str]] = {}
-    for term, _ in telling:
-        terms = frozenset(stem(word, language) for word, language in _load_kinds().get(term, ()))
-        if terms and terms not in found.values():
-            found[term] = terms
-    return found
+    kinds = _load_kinds()
+    first_names = {tuple(kinds[term]): term for term, _ in reversed(telling) if term in kinds}
+    return {name: frozenset(starmap(stem, kind)) for kind, name in first_names.items()}
 
 
 @cache

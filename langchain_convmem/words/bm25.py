@@ -184,9 +184,9 @@ class LexicalIndex:
         sizes = np.array([len(one) // 2 for one in held], dtype=np.int64)
         return Postings(rarities, sizes, documents, counts)
 
-    def find_terms_with(self, character: str) -> list[str]:
-        """Return the terms that hold a character, in the order in which they came."""
-        return [term for term in self._postings if character in term]
+    def find_terms_with(self, part: str) -> list[str]:
+        """Return the terms that hold a part, in the order in which they came."""
+        return [term for term in self._postings if part in term]
 
     def compute_scores(
         self,

@@ -72,9 +72,8 @@ def find_persons(text: str) -> Persons:
 @lru_cache(maxsize=16)
 def _normalize_question(text: str) -> tuple[str, list[str], Forms | None]:
     """Return a question in lowercase without what it quotes, its words, and its language."""
-    asked = lower_in_place(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
-    words = split_words(asked)
-    return asked, words, get_forms(list_spoken_languages(asked, words)[0])
+    asked, forms = _read_lowered(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
+    return asked, split_words(asked), forms
 
 
 def _read_lowered(text: str) -> tuple[str, Forms | None]:
