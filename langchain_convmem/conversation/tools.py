@@ -235,8 +235,8 @@ async def _run(tool: BaseTool, call: ToolCall, run: ToolRun) -> ToolMessage:
 def _runs_as_coroutine(tool: BaseTool, run: ToolRun) -> bool:
     if isinstance(tool, StructuredTool | Tool):
         return tool.coroutine is not None and (run.prefers_async or tool.func is None)
-    has_coroutine = type(tool)._arun is not BaseTool._arun  # noqa: SLF001 - what LangChain asks too
-    return has_coroutine and run.prefers_async
+    # LangChain asks the same.
+    return run.prefers_async and type(tool)._arun is not BaseTool._arun  # noqa: SLF001
 
 
 # -- What a model is told of a call ---------------------------------------------------------------

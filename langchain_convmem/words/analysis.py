@@ -90,11 +90,9 @@ def extract_line_terms(line: DialogLine, text: str) -> list[str]:
 
     No question holds the term of a mark. Of a long reply nobody asks what kind of utterance it is.
     """
-    terms = analyze(f"{line.speaker}: {text}")
-    if line.role == "user" or len(line.text) <= _LONGEST_REFUSAL:
-        mark = find_mark(text)
-        terms += [f"={mark}"] if mark else []
-    return terms
+    has_mark = line.role == "user" or len(line.text) <= _LONGEST_REFUSAL
+    mark = find_mark(text) if has_mark else None
+    return [*analyze(f"{line.speaker}: {text}"), *([f"={mark}"] if mark else ())]
 
 
 def extract_query_terms(text: str, index: LexicalIndex | None = None) -> dict[str, str]:
