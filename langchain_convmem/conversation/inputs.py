@@ -200,9 +200,8 @@ def _read_content(content: Any, what: str) -> Any:
 def _read_part(part: Any, what: str) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
-    if not isinstance(part, dict) or not (
-        get_block_type(part) or isinstance(part.get("text"), str)
-    ):
+    has_text = isinstance(part, dict) and isinstance(part.get("text"), str)
+    if not has_text and not get_block_type(part):
         found = describe_value(part)
         raise InvalidMessageError(f"{what} is {found}; pass text, or a map with 'type' or 'text'")
     return {"type": "text", **part}

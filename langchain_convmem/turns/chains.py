@@ -322,13 +322,11 @@ class MemoryPrompt(ChatPromptTemplate):
         values, complete = self._prepare(kwargs)
         return complete(await super().aformat_messages(**values))
 
-    def _prepare(
-        self, given: dict[str, Any]
-    ) -> tuple[dict[str, Any], Callable[[list[BaseMessage]], list[BaseMessage]]]:
+    def _prepare(self, given: dict[str, Any]) -> tuple[dict[str, Any], partial[list[BaseMessage]]]:
         """Return the values of the variables, and what completes the prompt's messages."""
         call = ensure_config().get("configurable", {}).get(_CARRIED)
         if not isinstance(call, Carried):
-            return given, list
+            return given, partial(list)
         texts = {name: call.shown for name, one in given.items() if isinstance(one, SaidText)}
         values = {self.carried: call.history, **given, **texts}
         places = {*_list_places(self)} - {self.carried}

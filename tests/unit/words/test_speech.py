@@ -110,7 +110,7 @@ can you draft a mail to my landlord? | capital of Mongolia? | thanks, and which 
 If I add butter, what happens? | Schreib ein Gedicht über Schnee | Écris un poème sur la neige
 Escribe un poema sobre la nieve | Scrivi una poesia sulla neve | Escreva um poema sobre a neve
 Schrijf een gedicht over sneeuw | Напиши стих о снеге | اكتب قصيدة عن الثلج | 写一首关于雪的诗
-雪についての詩を書いて | 눈에 대한 시를 써줘
+雪についての詩を書いて | 눈에 대한 시를 써줘 | where r u | do u have the keys
 """)
 IGNORANT = cases("""
 I don't have any information about that. | I'm sorry, you haven't mentioned that. | I don't know
