@@ -493,9 +493,8 @@ class ConversationMemory:
                 other content.
             LogError: If an entry of it is damaged.
         """
-        origin = ThreadKey(from_user_id, thread_id)
         target = ThreadKey(read_id("user_id", user_id), thread_id)
-        whole_threads.move_thread(self._turn_memory, origin, target)
+        whole_threads.move_thread(self._turn_memory, ThreadKey(from_user_id, thread_id), target)
         return self.history(target.thread_id, user_id=target.user_id)
 
     aassign_user = to_async(assign_user)

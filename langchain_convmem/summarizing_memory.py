@@ -28,7 +28,7 @@ from langchain_convmem.summarizing.summarizers import (
     write,
 )
 from langchain_convmem.turns.view import make_entry
-from langchain_convmem.views.messages import NOTED_SOURCE, SUMMARY_SOURCE, make_summary_messages
+from langchain_convmem.views.messages import SUMMARY_SOURCE, is_of_summary, make_summary_messages
 from langchain_convmem.views.summaries import format_summary
 
 _logger = logging.getLogger("langchain_convmem")
@@ -144,8 +144,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
 
 def _is_instruction(message: BaseMessage) -> bool:
-    is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
-    return isinstance(message, SystemMessage) and not is_summary
+    return isinstance(message, SystemMessage) and not is_of_summary(message)
 
 
 def _build_entries(messages: Sequence[BaseMessage]) -> list[Entry]:
@@ -157,6 +156,6 @@ def _build_entries(messages: Sequence[BaseMessage]) -> list[Entry]:
             kept = kwargs.get(_PIECES)
             pieces = tuple(kept) if isinstance(kept, list) else (str(message.text),)
             entries.append(replace(entry, role="summary", contents=pieces, cover=Cover(())))
-        elif entry.role != "system" and kwargs.get("source") != NOTED_SOURCE:
+        elif entry.role != "system" and not is_of_summary(message):
             entries.append(entry)
     return entries

@@ -283,7 +283,8 @@ def _take_keys(
             "with wrap(..., input_messages_key=...)"
         )
     said, before = value[key], value.get(history_messages_key)
-    taken = {key}
+    is_text = isinstance(said, str) and input_messages_key not in (None, "messages")
+    taken = set() if is_text else {key}
     earlier = None if isinstance(before, str) else unpack_messages(before)
     if said is not None and history_messages_key != key and earlier is not None:
         taken.add(history_messages_key)

@@ -454,8 +454,7 @@ def split_words(lowered: str) -> list[str]:
 _PASTED = re.compile(
     r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*|(?<![\da-z.!?,;)\]}])\"(?!\s)[^\"]{60,}\""
     r"|\u201c[^\u201c\u201d]{60,}\u201d|\u201e[^\u201c-\u201e]{60,}[\u201c\u201d]"
-    r"|\u00ab[^\u00ab\u00bb]{60,}\u00bb"
-    r"|\u300c[^\u300c\u300d]{30,}\u300d|^'(?:[^']|(?<=\w)'(?=\w))+'"
+    r"|\u00ab[^\u00ab\u00bb]{60,}\u00bb|\u300c[^\u300c\u300d]{30,}\u300d|^'(?:[^']|(?<=\w)'(?=\w))+'"
     r"|(?<=\n)(?:dear|sehr geehrte\w*|lieber?|ch[eè]re?s?|madame|monsieur|estimad[oa]s?|querid[oa]s?"
     r"|gentil[ei]|car[oa]|egregi[oa]|prezad[oa]s?|beste|geachte|уважаем\w+)\b[^\n]{1,60},[ \t]*\n.*",
     re.DOTALL | re.MULTILINE,

@@ -93,6 +93,12 @@ def test_what_is_said_and_what_was_said_stand_under_the_keys_that_the_chain_know
     assert texts(memory) == ["Where?", "Yes.", "When?", "Yes.", "Why?", "Yes."]
 
 
+@pytest.mark.parametrize("key", ["question", "input"])
+def test_a_function_gets_text_as_text_under_the_key_that_it_names(memory, key):
+    chain = memory.wrap(lambda given: f"{given[key].upper()}!", input_messages_key=key)
+    assert chain.invoke({key: "Where?"}, at()) == "WHERE?!"
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_the_answer_among_other_results_is_found_by_its_key(memory, way):
     inner = RunnableLambda(lambda given: {"sources": [1], "answer": "Level 3.", "output": "?"})
