@@ -249,6 +249,9 @@ def _read_input(
         value, extra = _take_keys(value, input_messages_key, history_messages_key or "history")
     if value is None:
         return (), extra
+    if hasattr(value, "goto"):
+        msg = "wrap takes no Command; resume the agent itself, with a ConversationMemoryMiddleware"
+        raise InvalidMessageError(msg)
     messages = read_messages(value)
     said = [message for message in messages if get_role(message) != "system"]
     if not said:

@@ -15,6 +15,7 @@ from langchain_core.messages import (
 from langchain_core.output_parsers import PydanticToolsParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
+from langgraph.types import Command
 from pydantic import BaseModel
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at, entries, texts
 
@@ -62,6 +63,7 @@ def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(memory, model):
         ([RemoveMessage(id="q1")], "RemoveMessage"),
         ([ToolMessage("found", tool_call_id="c1")], "answers no call"),
         (b"Hello", "bytes"),
+        (Command(resume=True), "ConversationMemoryMiddleware"),
         ([], "list"),
         ("", "blank"),
         (" \n", "blank"),

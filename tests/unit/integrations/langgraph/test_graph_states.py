@@ -1,3 +1,5 @@
+from random import Random
+
 import pytest
 from graphs import FORMS, echo, graph_of, messages_of, says, shown, snapshot, spoken
 from langchain.agents import create_agent
@@ -309,6 +311,26 @@ def test_a_branch_reads_as_it_did_when_it_was_left(memory, saver, numbered, keep
     graph.invoke(says("other"), first)
     graph.invoke(says("five"), third)
     assert shown(memory)[1::2] == ["Reply 1.", "Reply 2.", "Reply 3.", "Reply 8."]
+
+
+@pytest.mark.parametrize("keep_state", ["all", "turn"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_run_from_any_checkpoint_goes_on_from_what_was_said_there(
+    memory, saver, seed, keep_state
+):
+    rng, model = Random(seed), ScriptedChatModel(replies=[f"a{number}" for number in range(9)])
+    parts = {"checkpointer": saver, "keep_state": keep_state, "recall": False}
+    graph = create_memory_graph(memory, model, **parts)
+    ends = []
+    for number in range(9):
+        config, path = rng.choice(ends) if ends else (at(), [])
+        is_anew = bool(path) and rng.random() < 0.4
+        path = path[:-1] if is_anew else [*path, f"q{number}"]
+        graph.invoke({"messages": []} if is_anew else says(path[-1]), config)
+        path = [*path, f"a{number}"]
+        assert shown(memory) == path
+        assert [one.text for one in model.seen[-1]] == path[:-1]
+        ends.append((snapshot(graph, lambda _: True), path))
 
 
 def _ends_with(text):
