@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -158,12 +159,12 @@ def _select_new(
 
 
 # -- A stream -------------------------------------------------------------------------------------
+@dataclass(slots=True)
 class ReplyCollector:
     """Collects the chunks of a stream, which add up to the chain's output."""
 
-    def __init__(self) -> None:
-        self._parts: list[list[BaseMessage]] = []
-        self._value: Any = None
+    _parts: list[list[BaseMessage]] = field(default_factory=list, init=False)
+    _value: Any = field(default=None, init=False)
 
     @property
     def output(self) -> Any:
