@@ -2,6 +2,7 @@
 
 import re
 
+from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.views.messages import NOTED_TEXT
 
 _FENCE = re.compile(r"<summary>\n[^\n]+\n\n(.*?)\n</summary>", re.DOTALL)
@@ -50,3 +51,18 @@ class ScriptedSummarizer:
 
     async def asummarize(self, request):
         return self.summarize(request)
+
+
+class ForgetsMeanwhile(InMemoryLog):
+    """Forgets all of a role that a thread holds as soon as a summary is written."""
+
+    def __init__(self, role):
+        super().__init__()
+        self._role = role
+
+    def append(self, key, drafts, **options):
+        old = [entry.id for entry in self.entries(key) if entry.role == self._role]
+        added = super().append(key, drafts, **options)
+        if old and added[0].role == "summary":
+            self.forget(key, old)
+        return added

@@ -1,7 +1,7 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from scripted_chat import ProviderError, ScriptedChatModel, at, texts
-from summaries import ScriptedSummarizer, bare
+from summaries import ForgetsMeanwhile, ScriptedSummarizer, bare
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
@@ -246,19 +246,8 @@ def test_a_summary_that_a_later_one_retells_is_not_edited(told):
     assert told.edit_summary("Other.").contents == ("Other.",)
 
 
-class ForgetsMeanwhile(InMemoryLog):
-    """Forgets the summaries of a thread as soon as another one is written."""
-
-    def append(self, key, drafts, **options):
-        old = [entry.id for entry in self.entries(key) if entry.role == "summary"]
-        added = super().append(key, drafts, **options)
-        if old and added[0].role == "summary":
-            self.forget(key, old)
-        return added
-
-
 def test_what_is_forgotten_while_it_is_edited_stays_forgotten():
-    with ForgetsMeanwhile() as log:
+    with ForgetsMeanwhile("summary") as log:
         history = ConversationHistory(log, "t")
         exchange(history, 1)
         history.add_summary("They talked.", history.summary_window())

@@ -1,9 +1,9 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from summaries import ForgetsMeanwhile
 
 from langchain_convmem.errors import InvalidMessageError, StaleWindowError
 from langchain_convmem.history import ConversationHistory
-from langchain_convmem.logs import InMemoryLog
 
 CALL = {"name": "weather", "args": {"city": "Rome"}, "id": "c1"}
 
@@ -148,18 +148,8 @@ def test_a_window_whose_turns_changed_is_refused_with_the_reason(history, say, c
     assert history.entries == before
 
 
-class ForgetsMeanwhile(InMemoryLog):
-    """Forgets a message as soon as a summary of it was written."""
-
-    def append(self, key, drafts, **options):
-        added = super().append(key, drafts, **options)
-        if added[0].role == "summary":
-            self.forget(key, ["q1"])
-        return added
-
-
 def test_what_is_forgotten_while_its_summary_is_written_leaves_no_summary():
-    with ForgetsMeanwhile() as log:
+    with ForgetsMeanwhile("user") as log:
         history = ConversationHistory(log, "t")
         history.add_messages([HumanMessage("My PIN is 12-34.", id="q1"), AIMessage("Noted.")])
         with pytest.raises(StaleWindowError, match="1 of its messages"):

@@ -63,10 +63,7 @@ def test_thanks_and_greetings_bring_nothing(chat, everyday, said):
         "Translate 'umbrella' into Icelandic.",
         "Explain quicksort in Python.",
         "What is the capital of Mongolia?",
-        "Fix this regex: ^[a-z]+$",
         "Who won the chess championship in 1972?",
-        "Convert 300 kelvin to celsius.",
-        "List five prime numbers.",
     ],
 )
 def test_an_unrelated_request_brings_nothing_of_a_small_memory(chat, question, count):

@@ -64,6 +64,7 @@ CARS = {"the car is red", "a red car it is", "the car is sold", "a car for two",
         ({"urgent": True}, {"the car is red"}),
         ({"price": {2.5, 3.5}}, {"the car is sold"}),
         ({"topic": "cars", "role": "user"}, {"the car is red"}),
+        ({"topic": "boats", "role": "assistant"}, set()),
         ({"colour": "red"}, set()),
         ({"trust": "model"}, {"a red car it is"}),
         ({"trust": ["import", "outside"]}, set()),
@@ -72,7 +73,9 @@ CARS = {"the car is red", "a red car it is", "the car is sold", "a car for two",
 )
 def test_a_filter_lets_lines_with_one_of_the_values_come_back_and_no_others(recall, wanted, texts):
     found = recall.recall(ANA, "Which car is red?", filter=wanted, buffer=ThreadKey("ana", "now"))
-    assert (shown(found), bool(found.problems)) == (texts, not texts)
+    assert shown(found) == texts
+    named = f"({', '.join(wanted)})"
+    assert [named in problem for problem in found.problems] == ([] if texts else [True])
 
 
 def at(minute):
