@@ -629,8 +629,7 @@ class AddedTurn(Turn):
             msg = f"timing {describe_value(name)} is none of {', '.join(TIMINGS)}, nor a name of "
             raise ConfigError(f"{msg}your own, which begins with x_ or app.{near}")
         if not isinstance(at_ms, int | None):
-            got = describe_value(at_ms)
-            raise ConfigError(f"at_ms must be whole milliseconds since the epoch, got {got}")
+            raise ConfigError(f"at_ms must be whole milliseconds, got {describe_value(at_ms)}")
         self._annotate(timing={name: get_now_ms() if at_ms is None else at_ms})
 
     aadd_timing = to_async(add_timing)
