@@ -603,7 +603,13 @@ class AddedTurn(Turn):
     log: MessageLog = field(kw_only=True, repr=False, compare=False)
 
     def add_attribute(self, name: str) -> None:
-        """Append a mark."""
+        """Append a mark.
+
+        Raises:
+            ConfigError: If it is not text, or blank.
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"a mark must be text that is not blank, got {describe_value(name)}")
         self._annotate(attributes=(name,))
 
     aadd_attribute = to_async(add_attribute)
@@ -616,12 +622,14 @@ class AddedTurn(Turn):
             at_ms: Milliseconds since the epoch; None is now.
 
         Raises:
-            ConfigError: If the name is neither.
+            ConfigError: If the name is neither, or the time is no whole number.
         """
         if name not in TIMINGS and not str(name).startswith(("x_", "app.")):
             near = suggest_name(str(name), TIMINGS)
             msg = f"timing {describe_value(name)} is none of {', '.join(TIMINGS)}, nor a name of "
             raise ConfigError(f"{msg}your own, which begins with x_ or app.{near}")
+        if not isinstance(at_ms, int | None):
+            raise ConfigError(f"at_ms must be whole milliseconds, got {describe_value(at_ms)}")
         self._annotate(timing={name: get_now_ms() if at_ms is None else at_ms})
 
     aadd_timing = to_async(add_timing)

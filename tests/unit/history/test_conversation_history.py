@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem import ConversationHistory, InMemoryLog
-from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import Cover, Draft
@@ -70,6 +70,16 @@ def test_an_added_turn_can_be_extended_durably(history):
     assert before <= known.timing["playEnd"] <= get_now_ms()
     assert known.aux == {"mood": ["calm"]}
     assert history.entries[0].metadata.attributes == ()
+
+
+@pytest.mark.parametrize("wrong", ["", 5, None])
+def test_marks_are_text_and_times_are_whole_numbers(history, wrong):
+    turn = history.add("user", "a")
+    with pytest.raises(ConfigError, match="a mark must be text"):
+        turn.add_attribute(wrong)
+    with pytest.raises(ConfigError, match="at_ms must be whole milliseconds"):
+        turn.add_timing("playEnd", f"{wrong} o'clock")
+    assert history.turns == [turn]
 
 
 def test_adding_again_what_was_handed_out_changes_nothing(history):

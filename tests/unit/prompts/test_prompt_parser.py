@@ -120,12 +120,6 @@ def test_a_text_gives_sections_and_findings_at_their_places(text):
     assert parse("\ufeff" + text.replace("\n", "\r\n")) == parse(text)
 
 
-@pytest.mark.parametrize("text", ["__ A __\n{{citi}}", "__* Var *__\n- e = dayNam\n__ A __\nx"])
-def test_a_misspelt_name_is_answered_with_the_right_one(text):
-    [found] = parse(CONST.format("city", "Oslo") + text).diagnostics
-    assert "did you mean 'city'?" in found.message or "did you mean 'dayName'?" in found.message
-
-
 def test_indices_count_code_points_after_constants_are_filled():
     text = CONST.format("w", "😀😀") + VAR + "__ A __\né {{w}} {{d}}"
     assert parse(text).occurrences == {"A": (Occurrence("dayName", 5, 10),)}
@@ -185,23 +179,6 @@ def test_keys_and_values_are_taken_literally(line, fields):
     prompt = parse(f"__* Const *__\n{line}\n__ A __\nx")
     assert prompt.constants == fields
     assert prompt.diagnostics == ()
-
-
-@pytest.mark.parametrize(
-    ("line", "level"),
-    [
-        ("some words", W),
-        ("Note: not a field", W),
-        ("- https://x.example", W),
-        ("- = 9", E),
-        ("- empty =", E),
-        ("- empty:", E),
-    ],
-)
-def test_a_line_that_is_no_whole_field_is_dropped_and_reported(line, level):
-    text = f"__* Const *__\n  {line}\n- next = ok\n__ A __\nx"
-    assert parse(text).constants == {"next": "ok"}
-    assert problems(text) == [(level, 2, 3)]
 
 
 _MARKS = [
