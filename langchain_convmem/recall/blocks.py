@@ -42,7 +42,7 @@ _SHORT_REPLY = 120
 # A segment up to so many characters is shown whole.
 _SHORT = 120
 # Our own counter takes no character for fewer tokens.
-_LEAST_TOKENS = 0.17
+_LEAST_TOKENS = 1 / 6
 
 
 @dataclass(frozen=True, slots=True)

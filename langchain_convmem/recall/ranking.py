@@ -278,11 +278,13 @@ def standardize(
         least_deviation: What a smaller deviation is taken for, so that a few scores that differ
             from many equal ones do not become arbitrarily large.
     """
-    # Of many a product takes less time than gathering those that count.
     count = max(int(np.count_nonzero(counted)), 1)
-    mean = (scores * counted).sum(dtype=np.float64) / count
+    # Of many a product takes less time than gathering those that count.
+    is_part = count < len(scores)
+    mean = (scores * counted if is_part else scores).sum(dtype=np.float64) / count
     distances: Scores = np.subtract(scores, mean, dtype=np.float32)
-    distances *= counted
+    if is_part:
+        distances *= counted
     # Not `dot`: BLAS shares that out to threads and waits for the last of them.
     deviation = math.sqrt(np.square(distances).sum() / count)
     if deviation < _NEGLIGIBLE:
@@ -438,6 +440,8 @@ def _find_muted(view: View) -> Mask:
     muted = ignorant.copy()
     words, quoted = select_telling_words(text), fold(text)
     saying_little = ignorant | (lexical.select_marked("asks") & ~assistant)
+    if not saying_little.any():
+        return saying_little
     held = view.held.select(saying_little.nonzero()[0], len(table))
     coverage = compute_coverage(view.terms, held, lexical)
     for number in (coverage >= _REPEATS - _ROUNDING).nonzero()[0].tolist():
