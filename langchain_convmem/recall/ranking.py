@@ -72,6 +72,10 @@ _CLEAR = 8.4
 _MANY = 400
 # What the rest of the line that answers is worth of the best one, and a long reply to it.
 _ANSWER_SHARE = np.float32(0.5)
+# From so many standard deviations of nearness to the question on, an instruction of the user's is
+# worth such a share of the best.
+_MAY_APPLY = 1.5
+_INSTRUCTION_SHARE = np.float32(0.9)
 # Below every score that is one.
 _MUTED = np.float32(1000.0)
 FEW = 8
@@ -116,7 +120,8 @@ class Ranking:
             for what may not be recalled.
         older: Numbers of segments of which a later statement about the same thing ranks first.
         beside: Numbers of what is worth its room beside the best: statements that may replace the
-            leading one, and the rest of the line that answers, with a long reply to it.
+            leading one, the rest of the line that answers, with a long reply to it, and
+            instructions.
     """
 
     view: View
@@ -183,7 +188,7 @@ def rank(
         view = all_count
         ranking = _score(view)
     best = ranking.sort(allowed, _LEADERS).tolist()
-    answer = _raise_answer(view, ranking)
+    answer = _raise_answer(view, ranking) | _raise_instructions(view, ranking)
     ranking.older = _lead_with_latest(view, ranking, best)
     ranking.beside = _raise_successors(view, ranking) | answer
     return ranking
@@ -422,6 +427,22 @@ def _raise_answer(view: View, ranking: Ranking) -> frozenset[int]:
         worth = _ANSWER_SHARE * relevance.max(where=view.counted, initial=0.0)
         relevance[found] = np.maximum(relevance[found], worth)
     return frozenset(found)
+
+
+def _raise_instructions(view: View, ranking: Ranking) -> frozenset[int]:
+    """Let what the user wants for the future come near the best where it is about the question.
+
+    "Always name the version when I ask about libraries" answers no question about libraries.
+
+    Returns:
+        The numbers of the instructions.
+    """
+    relevance, by_user = ranking.relevance, view.table.select_role("user")
+    wanted = view.counted & by_user & view.lexical.select_marked("instructs")
+    wanted &= view.table.is_two_sided & (ranking.meaning >= _MAY_APPLY)
+    worth = _INSTRUCTION_SHARE * relevance.max(where=view.counted, initial=0.0)
+    relevance[wanted] = np.maximum(relevance[wanted], worth)
+    return frozenset(wanted.nonzero()[0].tolist())
 
 
 # -- what says nothing -------------------------------------------------------------------------
