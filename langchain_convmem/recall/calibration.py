@@ -137,8 +137,9 @@ class _Rows:
         near = evidence >= _STANDING_OUT * self.scale
         loose = self.said & ~near & self.substance
         if self.ranking.view.table.is_two_sided and not self.is_few:
-            stated = by_user & self.ranking.view.lexical.select_marked("states")
-            loose &= stated | (evidence >= _LOOSE * self.scale)
+            lexical = self.ranking.view.lexical
+            stated = lexical.select_marked("states") | lexical.select_marked("instructs")
+            loose &= (by_user & stated) | (evidence >= _LOOSE * self.scale)
         elif not self.is_few:
             # Nobody answers in a memory of notes: all of it states something, most of it elsewhere.
             loose &= relevance >= _HALF * relevance.max(initial=0.0, where=self.said)

@@ -58,20 +58,17 @@ _REPEATS = 0.75
 _ROUNDING = 1e-9
 # Where nothing else has so much evidence, earlier askings are better than nothing.
 _SOMETHING_ELSE = 0.5
-# Where nothing answers clearly: shares of words and of neighbours, and how much less a segment is
-# worth for each factor of e that it is longer.
+# The share of words that counts where nothing answers clearly.
 _VAGUE_WORDS = np.float32(0.3)
-_VAGUE_NEIGHBOURS = np.float32(0.5)
-_VAGUE_LENGTH = np.float32(0.5)
-_LEAST_LENGTH = np.float32(3.0)
-# From this share of clear evidence on, more of it counts so much.
-_NEARLY = 0.65
-_NEARLY_CLEAR = np.float32(2.0)
 # Evidence, in standard deviations, from where on one of so many segments answers clearly.
 _CLEAR = 8.4
 _MANY = 400
 # What the rest of the line that answers is worth of the best one, and a long reply to it.
 _ANSWER_SHARE = np.float32(0.5)
+# From so many standard deviations of nearness to the question on, an instruction of the user's is
+# worth such a share of the best.
+_MAY_APPLY = 1.5
+_INSTRUCTION_SHARE = np.float32(0.9)
 # Below every score that is one.
 _MUTED = np.float32(1000.0)
 FEW = 8
@@ -90,7 +87,7 @@ _NEAREST = 8.0
 # nearness to that and of a share of its nearness to the question, and leads from the next on, so
 # many at most: the best of the usual number by chance comes nearly as far, of more further.
 _MAY_REPLACE = 1.0
-_REPLACES = 3.0
+_REPLACES = 2.5
 _MOST_LEADING = 5
 _ASKED_SHARE = 0.5
 _USUAL_COUNT = 150
@@ -116,7 +113,8 @@ class Ranking:
             for what may not be recalled.
         older: Numbers of segments of which a later statement about the same thing ranks first.
         beside: Numbers of what is worth its room beside the best: statements that may replace the
-            leading one, and the rest of the line that answers, with a long reply to it.
+            leading one, the rest of the line that answers, with a long reply to it, and
+            instructions.
     """
 
     view: View
@@ -183,7 +181,7 @@ def rank(
         view = all_count
         ranking = _score(view)
     best = ranking.sort(allowed, _LEADERS).tolist()
-    answer = _raise_answer(view, ranking)
+    answer = _raise_answer(view, ranking) | _raise_instructions(view, ranking)
     ranking.older = _lead_with_latest(view, ranking, best)
     ranking.beside = _raise_successors(view, ranking) | answer
     return ranking
@@ -255,7 +253,8 @@ def _score(view: View) -> Ranking:
     person = bonus * (evidence > 0)
     relevance = evidence + person
     if bonus.any() and not _is_clear(view, evidence):
-        relevance = _compute_vague_relevance(view, words, around, evidence, bonus)
+        # Then no line holds the question's words as an answer would: that some do is mostly chance.
+        relevance = evidence - words * (1 - _VAGUE_WORDS) + bonus
     relevance[view.muted] -= _MUTED
     evidence[view.muted | ~view.allowed] = -np.inf
     return Ranking(view, relevance, meaning, words, kinds, around, said_by + person, evidence)
@@ -356,7 +355,7 @@ def _compute_person_bonus(view: View) -> Scores:
     return bonus
 
 
-# -- where nothing answers ---------------------------------------------------------------------
+# -- what answers clearly ----------------------------------------------------------------------
 
 
 def _is_clear(view: View, evidence: Scores) -> bool:
@@ -374,28 +373,6 @@ def clear_evidence(count: int) -> float:
 def scale_evidence(count: int) -> float:
     """Return how much stands out by chance: the best of many does, as that of a few never can."""
     return math.log1p(count) / math.log1p(_MANY)
-
-
-def _compute_vague_relevance(
-    view: View, words: Scores, around: Scores, evidence: Scores, bonus: Scores
-) -> Scores:
-    """Return what decides the order where nothing answers a question about the user clearly.
-
-    Then no line holds the question's words as an answer would: that some do is mostly chance, so
-    meaning decides, unless the evidence comes near to clear. Many lines are worth a look, so that a
-    line has to be worth its length.
-    """
-    near_clear = np.float32(_NEARLY * clear_evidence(int(np.count_nonzero(view.counted))))
-    length = np.log(view.lexical.lengths + _LEAST_LENGTH, dtype=np.float32)
-    relevance: Scores = (
-        evidence
-        - words * (1 - _VAGUE_WORDS)
-        - around * (1 - _VAGUE_NEIGHBOURS)
-        + bonus
-        + np.maximum(evidence - near_clear, np.float32(0.0)) * _NEARLY_CLEAR
-        - length * _VAGUE_LENGTH
-    )
-    return relevance
 
 
 # -- the whole answer --------------------------------------------------------------------------
@@ -424,6 +401,22 @@ def _raise_answer(view: View, ranking: Ranking) -> frozenset[int]:
         worth = _ANSWER_SHARE * relevance.max(where=view.counted, initial=0.0)
         relevance[found] = np.maximum(relevance[found], worth)
     return frozenset(found)
+
+
+def _raise_instructions(view: View, ranking: Ranking) -> frozenset[int]:
+    """Let what the user wants for the future come near the best where it is about the question.
+
+    "Always name the version when I ask about libraries" answers no question about libraries.
+
+    Returns:
+        The numbers of the instructions.
+    """
+    relevance, by_user = ranking.relevance, view.table.select_role("user")
+    wanted = view.counted & by_user & view.lexical.select_marked("instructs")
+    wanted &= view.table.is_two_sided & (ranking.meaning >= _MAY_APPLY)
+    worth = _INSTRUCTION_SHARE * relevance.max(where=view.counted, initial=0.0)
+    relevance[wanted] = np.maximum(relevance[wanted], worth)
+    return frozenset(wanted.nonzero()[0].tolist())
 
 
 # -- what says nothing -------------------------------------------------------------------------
@@ -508,6 +501,7 @@ def _lead_with_latest(view: View, ranking: Ranking, best: Sequence[int]) -> froz
     ]
     if not others:
         return frozenset()
+    others = _leave_out_other_numbers(view, lead, others)
     sameness = _measure_sameness(view, lead, others)
     # Of a few segments one always stands out and another never does: all have so large a share.
     most, is_few = float(evidence[lead]), len(ranking) <= FEW
@@ -525,14 +519,20 @@ def _lead_with_latest(view: View, ranking: Ranking, best: Sequence[int]) -> froz
     return frozenset(said[:-1])
 
 
-def _measure_sameness(view: View, lead: int, others: Sequence[int]) -> list[float]:
-    """Return how much words and meaning say that statements are about the same as the first one.
+def _leave_out_other_numbers(view: View, lead: int, others: Sequence[int]) -> list[int]:
+    """Leave out what lacks a number of the question that the first one holds.
 
-    Minus infinity for one that lacks a number of the question which the first one holds.
+    Floor 3 is not floor 5: what the question numbers, it means.
     """
     of_lead, *of_others = view.held.find_shared([lead, *others], len(view.table))
-    # Floor 3 is not floor 5: what the question numbers, it means.
     numbered = {term for term in of_lead if term.isdigit()}
+    held_by = zip(others, of_others, strict=True)
+    return [number for number, held in held_by if numbered.issubset(held)]
+
+
+def _measure_sameness(view: View, lead: int, others: Sequence[int]) -> list[float]:
+    """Return how much words and meaning say that statements are about the same as the first one."""
+    of_lead, *of_others = view.held.find_shared([lead, *others], len(view.table))
     rarity = view.held.rarities
     total = sum(rarity[term] for term in of_lead) or 1.0
     # Of a few segments some are farther apart than chance: that says nothing against them.
@@ -540,8 +540,7 @@ def _measure_sameness(view: View, lead: int, others: Sequence[int]) -> list[floa
     found: list[float] = []
     for number, held in zip(others, of_others, strict=True):
         shared = sum(rarity[term] for term in of_lead if term in held)
-        said = _SAME_WORDS * shared / total + _SAME_MEANING * float(nearness[number])
-        found.append(said if numbered.issubset(held) else -math.inf)
+        found.append(_SAME_WORDS * shared / total + _SAME_MEANING * float(nearness[number]))
     return found
 
 
@@ -577,7 +576,8 @@ def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
     scale = max(math.log(count) / math.log(_USUAL_COUNT), 1.0) ** 2
     times, lines = view.table.get_column("time"), view.table.get_column("line")
     later = stated & (times > times[lead]) & (lines != lines[lead])
-    found: list[int] = (later & (score >= _MAY_REPLACE * scale)).nonzero()[0].tolist()
+    near: list[int] = (later & (score >= _MAY_REPLACE * scale)).nonzero()[0].tolist()
+    found = _leave_out_other_numbers(view, lead, near)
     leading = sorted(found, key=lambda number: -score[number])[:_MOST_LEADING]
     for place, number in enumerate(leading, 1):
         if score[number] >= _REPLACES * scale:

@@ -30,7 +30,7 @@ from langchain_convmem.words.speech import find_mark
 if TYPE_CHECKING:
     from langchain_convmem.words.bm25 import LexicalIndex
 
-ANALYSIS_VERSION = 5
+ANALYSIS_VERSION = 6
 # So many letters say what a word is about that holds them.
 _LEAST_PART = 4
 # A longer reply does not merely say that it knows nothing.

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.words.languages import get_function_words, list_languages
 
-Mark: TypeAlias = Literal["states", "asks", "ignorant", "courtesy"]
+Mark: TypeAlias = Literal["states", "instructs", "asks", "ignorant", "courtesy"]
 
 
 class Persons(NamedTuple):
@@ -138,7 +138,8 @@ _LONGEST_WITH_OFFERS = 600
 def find_mark(text: str) -> Mark | None:
     """Return what a stored line or segment of one does; None for nothing of these.
 
-    "states": it holds a sentence in the first person, or an instruction for the future.
+    "states": it holds a sentence in the first person.
+    "instructs": it holds an instruction for the future, or what is to be kept in mind.
     "asks": it holds questions and requests, and nothing is stated.
     "ignorant": a short reply that knows nothing, or refuses.
     "courtesy": a greeting, thanks, assent or goodbye, and nothing else.
@@ -153,11 +154,11 @@ def find_mark(text: str) -> Mark | None:
         return None
     if _is_ignorant(lowered, forms):
         return "ignorant"
-    found: set[str] = set()
-    for start, end, _ in split_pieces(lowered):
-        found.add(_judge_sentence(lowered[start:end], forms))
-        if "own" in found:
-            return "states"
+    found = {_judge_sentence(lowered[start:end], forms) for start, end, _ in split_pieces(lowered)}
+    if "lasts" in found:
+        return "instructs"
+    if "own" in found:
+        return "states"
     return "asks" if found - {""} == {"asks"} else None
 
 
@@ -241,8 +242,13 @@ _LONGEST_COURTESY = 25
 _SHORTEST_RUN_ON = 12
 
 
-def _judge_sentence(sentence: str, forms: Forms) -> Literal["own", "says", "mixed", "asks", ""]:
+_Act: TypeAlias = Literal["lasts", "own", "says", "mixed", "asks", ""]
+
+
+def _judge_sentence(sentence: str, forms: Forms) -> _Act:
     """Return what a sentence does: "own" states in the first person, "mixed" asks after a name.
+
+    "lasts" is an instruction for the future.
 
     Args:
         sentence: In lowercase.
@@ -267,8 +273,8 @@ def _judge_sentence(sentence: str, forms: Forms) -> Literal["own", "says", "mixe
         elif not asked:
             found.add("name" if " " in clause else "word")
         before = clause if kind == "condition" else ""
-    if "own" in found or "says" in found:
-        return "own" if "own" in found else "says"
+    if found & {"lasts", "own", "says"}:
+        return "lasts" if "lasts" in found else "own" if "own" in found else "says"
     if "asks" in found:
         return "mixed" if "name" in found else "asks"
     return "own" if "hypothesis" in found else "says" if found else ""
@@ -280,7 +286,7 @@ def _judge_asking(
     # "When I ask, answer in French" holds for good.
     lasts = kind == "standing" or (kind == "request" and _WHENEVER.match(before))
     if lasts and not is_question:
-        return {"own"}
+        return {"lasts"}
     if kind == "question" and not is_question and found & _NOUNS and _RELATIVE.match(clause):
         return {"asks", "says"}
     # What is dictated runs on without punctuation.
@@ -342,8 +348,8 @@ class Forms:
     Attributes:
         language: Its name.
         heads: What a clause begins with, by its kind: "standing" is an instruction for the future,
-            which counts as a statement, "request" an imperative or a question that asks to do
-            something, "condition" a subordinate clause, "own" one about the person who speaks.
+            "request" an imperative or a question that asks to do something, "condition" a
+            subordinate clause, "own" one about the person who speaks.
         opening: A word before the clause proper begins.
         first_person: Anywhere: the person who speaks is meant.
         finite: Anywhere: a verb that makes a clause of a few words.

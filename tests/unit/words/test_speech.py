@@ -97,12 +97,16 @@ def test_nothing_is_recognised_in_other_languages():
 STATES = cases("""
 I adopted a cat, Miso. | We're on the third floor, there's no lift
 my sister Ivana lives in Graz | hey so i park the truck behind my cousins shop
-always answer in metric units | from now on keep it short | call me Sam | never use emojis
-In August we walk Hadrian's Wall. | when I tell you I'm driving, keep it to three sentences
+In August we walk Hadrian's Wall.
 I've locked myself out, who can let me in? | good morning, I moved to Porto | Ich wohne in Graz.
-Ab jetzt bitte keine Emojis. | J'habite à Lyon. | Vivo en Lima con mi hermana. | Abito a Torino.
+J'habite à Lyon. | Vivo en Lima con mi hermana. | Abito a Torino.
 Moro em Lisboa. | Ik woon in Gent. | Я живу в Казани. | أسكن في عمان | 我住在成都。
 松本に住んでいます。 | 저는 부산에 살아요.
+""")
+INSTRUCTS = cases("""
+always answer in metric units | from now on keep it short | call me Sam | never use emojis
+I moved to Porto. When I tell you I'm driving, keep it to three sentences.
+Ab jetzt bitte keine Emojis. | À l'avenir, réponds en français.
 """)
 ASKS = cases("""
 Which pets do I have? | Write a haiku about autumn | can you explain quicksort
@@ -133,6 +137,7 @@ Vielen Dank! | merci beaucoup | grazie mille | ¿qué tal? | obrigada! | dank je
     ("mark", "line"),
     [
         *(("states", line) for line in STATES),
+        *(("instructs", line) for line in INSTRUCTS),
         *(("asks", line) for line in ASKS),
         *(("ignorant", line) for line in IGNORANT),
         *(("courtesy", line) for line in COURTESIES),
