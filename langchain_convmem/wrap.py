@@ -250,8 +250,7 @@ def _read_input(
     if value is None:
         return (), extra
     if hasattr(value, "goto"):
-        msg = "wrap takes no Command; resume the agent itself, with a ConversationMemoryMiddleware"
-        raise InvalidMessageError(msg)
+        raise InvalidMessageError("wrap takes no Command; use ConversationMemoryMiddleware instead")
     messages = read_messages(value)
     said = [message for message in messages if get_role(message) != "system"]
     if not said:

@@ -298,22 +298,6 @@ def test_what_was_undone_stays_undone_though_the_state_has_it(memory, graph):
 
 
 @pytest.mark.parametrize("keep_state", ["all", "turn"])
-def test_a_branch_reads_as_it_did_when_it_was_left(memory, saver, numbered, keep_state):
-    parts = {"checkpointer": saver, "keep_state": keep_state, "recall": False}
-    graph = create_memory_graph(memory, numbered, **parts)
-    chat(graph, "one", "two", "three")
-    first, third = [snapshot(graph, _ends_with(f"Reply {number}.")) for number in (1, 3)]
-    graph.invoke({"messages": []}, first)
-    again = snapshot(graph, _ends_with("Reply 4."))
-    graph.invoke({"messages": []}, first)
-    graph.invoke(says("four"), again)
-    assert shown(memory) == ["one", "Reply 4.", "four", "Reply 6."]
-    graph.invoke(says("other"), first)
-    graph.invoke(says("five"), third)
-    assert shown(memory)[1::2] == ["Reply 1.", "Reply 2.", "Reply 3.", "Reply 8."]
-
-
-@pytest.mark.parametrize("keep_state", ["all", "turn"])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_run_from_any_checkpoint_goes_on_from_what_was_said_there(
     memory, saver, seed, keep_state
@@ -331,10 +315,6 @@ def test_a_run_from_any_checkpoint_goes_on_from_what_was_said_there(
         assert shown(memory) == path
         assert [one.text for one in model.seen[-1]] == path[:-1]
         ends.append((snapshot(graph, lambda _: True), path))
-
-
-def _ends_with(text):
-    return lambda found: not found.next and found.values["messages"][-1].text == text
 
 
 def test_a_state_without_a_note_keeps_what_is_not_stored(memory, saver):
