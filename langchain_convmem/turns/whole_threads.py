@@ -103,8 +103,7 @@ def _erase(log: MessageLog, key: ThreadKey, ids: Sequence[str]) -> ForgetReceipt
     known = log.entries(key)
     named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
     drafts, compacted = plan_without_compactions(known, named)
-    if drafts:
-        log.append(key, drafts)
+    log.append(key, drafts)
     gone = [*ids, *_list_telling(known, named), *compacted]
     receipt = log.forget(key, gone)
     # Whoever writes a summary checks afterwards that nothing it covers was erased. One whose check

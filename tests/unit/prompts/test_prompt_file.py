@@ -172,12 +172,6 @@ def test_what_cannot_be_called_without_arguments_is_refused(function):
         PromptFile.parse("__ A __\nx", functions={"getX": function})
 
 
-@pytest.mark.parametrize("name", ["", "two words", "a-b", "1st", "a.b"])
-def test_a_name_must_be_an_identifier(name):
-    with pytest.raises(ConfigError, match="name"):
-        PromptFile.parse("__ A __\nx", functions={name: lambda: ""})
-
-
 def boom():
     message = "no sensor"
     raise OSError(message)
