@@ -1,6 +1,6 @@
 import pytest
 
-from langchain_convmem.errors import ConfigError, ConversationError
+from langchain_convmem.errors import ConversationError
 from langchain_convmem.testing import (
     ScriptedEngine,
     ScriptedSession,
@@ -27,18 +27,6 @@ async def test_the_asynchronous_form_does_the_same():
     await session.aprefill(["Count:"])
     assert [chunk async for chunk in session.adecode(max_tokens=2)] == ["One", " two"]
     assert (session.text, session.finish_reason) == ("Count:One two", "length")
-
-
-def test_replies_come_in_the_order_of_decodes_over_all_sessions():
-    engine = ScriptedEngine(["first", lambda text: text.upper(), OSError("line")])
-    one, other = engine.create_session(), engine.create_session()
-    other.prefill(["ab"])
-    assert "".join(one.decode()) == "first"
-    assert "".join(other.decode()) == "AB"
-    with pytest.raises(OSError, match="line"):
-        list(one.decode())
-    with pytest.raises(ConfigError, match="3 replies"):
-        list(other.decode())
 
 
 ABILITIES = {
