@@ -271,6 +271,14 @@ def test_a_loosely_related_message_is_shown_without_its_request(chat, message, e
     assert message in shown_lines(found)
 
 
+def test_messages_that_share_a_block_are_each_shown_without_their_request(chat):
+    log = InMemoryLog()
+    chat(log, [(MESSAGE, None), (f"{STATED} {LATER} {ASKED}", None)], session="s")
+    [block] = LineRecall(log).recall(ANA, QUESTION).blocks
+    cut = [f"User: {STATED} [...] {LATER}", f"User: {STATED} {LATER} [...]"]
+    assert block.text.splitlines()[1:] == cut
+
+
 def test_a_loosely_related_reply_is_shown_whole(chat):
     found = recall_of(chat, [("The heron is grey.", MESSAGE), *AROUND]).recall(ANA, QUESTION)
     assert f"Assistant: {MESSAGE}" in "\n".join(block.text for block in found.blocks)
