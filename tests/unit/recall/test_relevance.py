@@ -82,14 +82,6 @@ def test_lines_out_of_scope_relate_to_nothing(log, say):
     assert recall.recall(ANA, question).blocks
 
 
-def test_words_alone_decide_while_the_embedder_fails(log, say, embedder):
-    say(log, FACTS)
-    embedder.failing = ConnectionError("down")
-    recall = LineRecall(log, embedder)
-    assert recall.recall(ANA, "What am I allergic to?").blocks
-    assert recall.recall(ANA, "Where is the volcano?").verdict == "nothing"
-
-
 def test_a_threshold_that_no_line_surpasses_is_named_with_the_best_cosine(log, say):
     say(log, ["The boat is blue.", "The dog is called Rex."])
     recall = LineRecall(log, settings=RecallSettings.spec())
