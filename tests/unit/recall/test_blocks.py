@@ -34,6 +34,8 @@ LONG = " ".join(f"Sentence {n} has five words." for n in range(50))
         ("five", {"k": 1, "window": 2, "cross_sessions": True}, [[3, 4, 5, 6, 7]]),
         # Windows that overlap merge, and the ranking is followed further.
         ("one three ten", {"k": 2, "window": 1}, [[0, 1, 2, 3, 4], [9, 10, 11]]),
+        # Unless hits are counted: two next to each other are one block.
+        ("three four", {"k": 2, "window": 1, "refill": False}, [[2, 3, 4, 5]]),
     ],
 )
 def test_blocks_are_hits_with_the_lines_around_them(log, say, question, options, numbers):

@@ -82,14 +82,6 @@ def test_lines_out_of_scope_relate_to_nothing(log, say):
     assert recall.recall(ANA, question).blocks
 
 
-def test_words_alone_decide_while_the_embedder_fails(log, say, embedder):
-    say(log, FACTS)
-    embedder.failing = ConnectionError("down")
-    recall = LineRecall(log, embedder)
-    assert recall.recall(ANA, "What am I allergic to?").blocks
-    assert recall.recall(ANA, "Where is the volcano?").verdict == "nothing"
-
-
 def test_a_threshold_that_no_line_surpasses_is_named_with_the_best_cosine(log, say):
     say(log, ["The boat is blue.", "The dog is called Rex."])
     recall = LineRecall(log, settings=RecallSettings.spec())
@@ -269,6 +261,14 @@ def test_a_loosely_related_message_is_shown_without_its_request(chat, message, e
     found = recall_of(chat, [(message, None), *AROUND]).recall(ANA, QUESTION)
     assert f"User: {expected}" in "\n".join(block.text for block in found.blocks).splitlines()
     assert message in shown_lines(found)
+
+
+def test_messages_that_share_a_block_are_each_shown_without_their_request(chat):
+    log = InMemoryLog()
+    chat(log, [(MESSAGE, None), (f"{STATED} {LATER} {ASKED}", None)], session="s")
+    [block] = LineRecall(log).recall(ANA, QUESTION).blocks
+    cut = [f"User: {STATED} [...] {LATER}", f"User: {STATED} {LATER} [...]"]
+    assert block.text.splitlines()[1:] == cut
 
 
 def test_a_loosely_related_reply_is_shown_whole(chat):

@@ -228,16 +228,6 @@ def test_a_plain_dialogue_is_copied_and_counted_when_somebody_asks():
     assert [one.text for one in again] == [said[0], "In the shed.", said[2]]
 
 
-def test_a_budget_of_what_a_view_weighs_holds_that_view():
-    said = [[f"What is number {n}?", AIMessage(f"It is {n * n}.")] for n in range(6)]
-    entries = spoken(*[one for exchange in said for one in exchange], "And 7?")
-    whole = build_context(entries)
-    latest, half = (build_context(entries, max_tokens=n) for n in (30, whole.tokens - 1))
-    assert latest.tokens < half.tokens < whole.tokens
-    for view in (latest, half, whole):
-        assert build_context(entries, max_tokens=view.tokens).messages == view.messages
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
