@@ -113,7 +113,6 @@ def test_a_node_that_asks_a_human_runs_again_from_its_start_and_doubles_nothing(
         return {"messages": [("ai", reply)]}
 
     graph = graph_of(memory, ("asking", asking), saver=saver)
-
     graph.invoke(says("Where?"), at())
     assert spoken(memory) == ["Where?"]
     graph.invoke(Command(resume=True), at())
