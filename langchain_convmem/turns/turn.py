@@ -445,8 +445,7 @@ def join(
         return Joined(again=anchor)
     elif rest == len(said):  # asked anew, with results that open calls wait for
         anchor, rest = latest, rest - 1 - len(find_results(said[:-1]))
-    sent = list(zip(said, forms, strict=True))[rest:]
-    return Joined(_list_new(entries, live, anchor, sent))
+    return Joined(_list_new(entries, live, anchor, [*zip(said, forms, strict=True)][rest:]))
 
 
 def _find_last_known(

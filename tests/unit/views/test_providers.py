@@ -16,7 +16,6 @@ from langchain_convmem.views.providers import (
     STRICT,
     find_provider,
     fits,
-    resolve_provider,
 )
 from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT, INTERRUPTED_SOURCE
 from tests.fuzz.validators import VALIDATORS
@@ -56,8 +55,6 @@ def test_strict_takes_only_what_all_of_them_take():
 
 
 def test_a_profile_is_named_or_given_as_a_value():
-    assert resolve_provider("gemini") is GEMINI
-    assert resolve_provider(GEMINI) is GEMINI
     entries = spoken("a")
     assert build_context(entries, provider=OPENAI) == build_context(entries, provider="openai")
     with pytest.raises(ConfigError, match=r"cohere.*strict"):
