@@ -59,7 +59,7 @@ _ROUNDING = 1e-9
 # Where nothing else has so much evidence, earlier askings are better than nothing.
 _SOMETHING_ELSE = 0.5
 # The share of words that counts where nothing answers clearly.
-_VAGUE_WORDS = np.float32(0.3)
+_VAGUE_WORDS = np.float32(0.4)
 # Evidence, in standard deviations, from where on one of so many segments answers clearly.
 _CLEAR = 8.4
 _MANY = 400
@@ -87,7 +87,7 @@ _NEAREST = 8.0
 # nearness to that and of a share of its nearness to the question, and leads from the next on, so
 # many at most: the best of the usual number by chance comes nearly as far, of more further.
 _MAY_REPLACE = 1.0
-_REPLACES = 2.5
+_REPLACES = 2.75
 _MOST_LEADING = 5
 _ASKED_SHARE = 0.5
 _USUAL_COUNT = 150

@@ -271,10 +271,8 @@ def test_in_a_year_of_requests_the_present_state_comes_back_and_before_the_old_o
 
 
 @pytest.mark.encoder
-@pytest.mark.parametrize("between", [0, 40])
-def test_an_instruction_comes_along_where_it_is_about_the_question(recall_of, between):
+def test_an_instruction_comes_along_where_it_is_about_the_question(recall_of):
     wish = "Always give me the version number when I ask about software libraries."
-    said = [(one["user"], one["assistant"]) for one in BETWEEN["exchanges"][:between]]
-    recall = recall_of((wish, "Gladly."), *said, ("We use pandas for the report.", "Nice."))
+    recall = recall_of((wish, "Gladly."), ("We use pandas for the report.", "Nice."))
     assert wish in shown_lines(recall.recall(ANA, "Which libraries does our report need?"))[:5]
     assert wish not in shown_lines(recall.recall(ANA, "Where does my brother live?"))[:5]

@@ -99,11 +99,9 @@ def test_a_word_is_searched_by_the_languages_of_its_question_and_of_the_lines_al
 def test_a_word_that_was_never_said_stands_for_those_that_hold_it_and_for_most_of_itself():
     index = LexicalIndex()
     index.add([analyze("We run Kubernetes, React and a strawberry farm")])
-    terms = extract_query_terms("Our kube, ReactJS and berries, on the run?", index)
-    assert (
-        terms.items() >= {"kubernet": "kube", "react": "ReactJS", "strawberri": "berries"}.items()
-    )
-    assert [term for term, word in terms.items() if word == "run"] == ["run"]
+    terms = extract_query_terms("Our kube, ReactJS and berries", index)
+    words = [terms.get(one) for one in ("kubernet", "react", "strawberri")]
+    assert words == ["kube", "ReactJS", "berries"]
 
 
 def test_a_lone_character_without_blanks_stands_for_the_pairs_that_hold_it():
