@@ -425,8 +425,7 @@ def join(
         live.pop()  # the next reply to the question takes the place of this one
     last, is_asked = said[-1], get_role(said[-1]) == "user"
     if any(entry.role == "summary" and entry.id == last.id for entry in entries):
-        msg = f"the message {last.id!r} is a summary; `history.turns` has what the user said"
-        raise InvalidMessageError(msg)
+        raise InvalidMessageError(f"{last.id!r} is a summary; history.turns has what was asked")
     asked = live if is_asked and last.id else ()
     named = next((one for one in asked if last.id in (one.message_id, one.id)), None)
     if named is not None and named.role == "user":
