@@ -104,9 +104,8 @@ Moro em Lisboa. | Ik woon in Gent. | Я живу в Казани. | أسكن ف�
 松本に住んでいます。 | 저는 부산에 살아요.
 """)
 INSTRUCTS = cases("""
-always answer in metric units | from now on keep it short | call me Sam | never use emojis
+always answer in metric units | call me Sam | never use emojis | Ab jetzt bitte keine Emojis.
 I moved to Porto. When I tell you I'm driving, keep it to three sentences.
-Ab jetzt bitte keine Emojis. | À l'avenir, réponds en français.
 """)
 ASKS = cases("""
 Which pets do I have? | Write a haiku about autumn | can you explain quicksort
