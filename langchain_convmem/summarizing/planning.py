@@ -110,9 +110,9 @@ class SummarySettings:
     Attributes:
         trigger: The size from which a compaction is due, in the form used by LangChain's
             `SummarizationMiddleware`.
-        keep: How much of the latest conversation stays unchanged; less than `trigger`. A question
-            that waits for an answer and an open tool loop always stay. None means a third of
-            `trigger`, at most 2,000 tokens.
+        keep: How much of the latest conversation stays unchanged; less than `trigger`. The latest
+            answered question, one that waits for an answer and an open tool loop always stay. None
+            means a third of `trigger`, at most 2,000 tokens.
         window_tokens: Size of the model's window, for fractions. None uses LangChain's profile of
             the chain's model, or else 16,000.
         max_summary_tokens: Maximum length of a summary without its list of details. For a short
@@ -416,7 +416,9 @@ def make_plan(
     size = measure(said, settings.counter)
     if not force and not settings.is_due(size):
         return None
-    end = _find_end(find_closing_points(said), said, size, None if force else settings)
+    points = find_closing_points(said)
+    points = points if force else points[:-1]  # what is said next is about the latest exchange
+    end = _find_end(points, said, size, None if force else settings)
     if not end:
         return None
     window = make_window(key, entries, said[:end], find_continued(live))
@@ -444,11 +446,14 @@ def plan_leaves(
     more += count_excess(_count_told(live, settings), settings)
     if not force and not settings.is_due(rest.add_tokens(more)):
         return []
+    latest = next((one for one in reversed(live) if one.role not in ("summary", "system")), None)
     plans: list[SummaryPlan] = []
     for stretch in find_stretches(live, said):
         if not force and settings.is_small(rest):
             break
         points = _find_free_points(stretch, live)
+        if stretch[-1] is latest and not force:
+            points = points[:-1]  # what is said next is about the latest exchange
         end = _find_end(points, stretch, rest, None if force else settings)
         for first, last in _cut(stretch, [point for point in points if point <= end], settings):
             part = stretch[first:last]

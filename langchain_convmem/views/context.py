@@ -427,7 +427,8 @@ class _FittedView:
         numbers = [
             number
             for number, piece in enumerate(body[first:end], start=first)
-            if piece.role in ("user", "tool") or (end and isinstance(piece.message.content, str))
+            if piece.role in ("user", "tool")
+            or (end and piece.role == "assistant" and isinstance(piece.message.content, str))
         ]
         whole = [body[number].message for number in numbers]
         cut = _shorten_messages(whole, self._weigh(first) - max_tokens, self.count)

@@ -416,8 +416,7 @@ def find_entries_until(entries: Sequence[Entry], at: str | Turn | None) -> list[
         if not at.entries:
             raise ConfigError("a placeholder is not in the log; fork at the turn after it")
         at = at.entries[-1].id
-    last = find_entry(live, at)
-    return live[: live.index(last) + 1]
+    return live[: live.index(find_entry(live, at)) + 1]
 
 
 def fork_entry(entry: Entry) -> Draft:

@@ -55,7 +55,8 @@ def test_the_same_shape_comes_out_shorter(shape, call):
     value = wrap(list(before))
     found = CALLS[call](summarising("They talked."), value)
     assert type(found) is type(value)
-    assert bare_texts(unwrap(found)) == ["Be kind.", "They talked.", "pending"]
+    latest = bare_texts(before[-3:])
+    assert bare_texts(unwrap(found)) == ["Be kind.", "They talked.", *latest]
     assert unwrap(value) == before
     assert shape in ("a list", "a prompt value") or "7" in str(found)
 
@@ -140,6 +141,7 @@ def test_a_node_replaces_the_messages_of_a_real_graph(way):
         said = {"messages": [HumanMessage(f"about {TOPICS[number]}")], "more": 7}
         call = graph.invoke(said, config) if way == "invoke" else None
         state = call or asyncio.run(graph.ainvoke(said, config))
-    assert bare_texts(state["messages"]) == ["They talked.", "about bread", "Fine."]
+    latest = ["about coffee", "Fine.", "about bread", "Fine."]
+    assert bare_texts(state["messages"]) == ["They talked.", *latest]
     assert state["more"] == 7
-    assert len({message.id for message in state["messages"]}) == 4
+    assert len({message.id for message in state["messages"]}) == 6

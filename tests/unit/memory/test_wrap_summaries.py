@@ -254,13 +254,12 @@ def test_a_summary_that_is_sent_back_is_not_stored_as_what_somebody_said():
 @pytest.mark.parametrize("text", ["Where is the boat?", "Where is the bike?"])
 def test_a_question_that_a_summary_covers_is_answered_once_more(way, text):
     """Neither the summary that tells of it is shown, nor what followed."""
-    settings = replace(SETTINGS, keep=("messages", 1))
     model = ScriptedChatModel(replies=["In the shed.", "On the lake.", "At the pier."])
-    with summarising("foreground", settings=settings) as memory:
+    with summarising("foreground", settings=replace(SETTINGS, trigger=("messages", 9))) as memory:
         chain = memory.wrap(model, recall=False)
         for name, said in (("a", "Where is the car?"), ("b", "Where is the boat?")):
             chain.invoke(HumanMessage(said, id=name), at())
-        assert last(memory) is not None
+        assert memory.summarize("t", user_id="ana", force=True)
         WAYS[way](chain, [HumanMessage(text, id="b")], at())
         assert bare_texts(model.seen[2]) == ["Where is the car?", "In the shed.", text]
         memory.history("t", user_id="ana").undo_summary()

@@ -105,11 +105,11 @@ NOTE = re.compile(r"\n\[\.\.\. ([\d,]+) more characters here, not shown\]\n")
 PASTE = "".join(f"Line {n} of the report says that nothing happened.\n" for n in range(2000))
 
 
-def see(messages, budget):
+def see(messages, budget, **options):
     with ConversationMemory.open(":memory:") as memory:
         history = memory.history("t", user_id="ana")
         history.add_messages(messages)
-        view = history.context(max_tokens=budget)
+        view = history.context(max_tokens=budget, **options)
         assert history.entries[-1].message.content == messages[-1].content
         return view
 
@@ -166,6 +166,10 @@ def test_recall_may_quote_the_rest_of_what_is_shown_cut(memory):
 def test_system_text_is_never_cut():
     with pytest.raises(BudgetError, match="system messages"):
         see([SystemMessage(PASTE), HumanMessage("Hello")], 1000)
+    between = SystemMessage(PASTE[:3000])
+    said = [HumanMessage("Hello"), AIMessage(PASTE[:2000]), between, HumanMessage("So?")]
+    shown = see(said, 1100, provider="openai").messages  # where a system may speak in between
+    assert [bool(NOTE.search(one.text)) for one in shown] == [False, True, False, False]
 
 
 @given(
