@@ -2,7 +2,7 @@ import pytest
 from histories import KEY, histories, spoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem import SummarySettings
 from langchain_convmem.errors import ConfigError
@@ -54,7 +54,7 @@ def test_the_fewest_are_covered_that_leave_as_little_as_the_low_mark():
 def test_the_latest_exchange_stays_however_long_it_is():
     own = SummarySettings(trigger=("tokens", 200), keep=("tokens", 20))
     pasted = [HumanMessage("log " * 2000), AIMessage("It is the disk.")]
-    for waiting in ([], ["Why?"]):
+    for waiting in ([], ["Why?"], [SystemMessage("Be brief.")]):
         said = spoken(*talk(1), *pasted, *waiting)
         assert covered(make_plan(KEY, said, own)) == ["q0", "a0"]
         assert [covered(plan) for plan in plan_leaves(KEY, said, own)] == [["q0", "a0"]]
@@ -97,6 +97,12 @@ def test_a_gap_between_summaries_is_a_stretch_of_its_own_and_comes_first():
     shown = [entry.contents[0] for entry in find_uncovered(live)]
     assert shown == ["q1", "a1"]
     assert len(find_frontier(live)) == 4
+
+
+def test_instructions_in_between_part_no_stretch():
+    said = spoken(*talk(1), SystemMessage("Be brief."), *talk(2))
+    [plan] = plan_leaves(KEY, said, TIGHT, force=True)
+    assert covered(plan) == ["q0", "a0", "q0", "a0", "q1", "a1"]
 
 
 def test_a_long_stretch_is_cut_where_replies_end_into_parts_of_about_one_size():
@@ -220,6 +226,17 @@ def test_a_compaction_is_due_from_the_high_mark_on(trigger, due, not_due):
 def test_settings_that_cannot_be_followed_are_refused_by_name(options, reason):
     with pytest.raises(ConfigError, match=reason):
         SummarySettings(**options)
+
+
+def test_settings_say_how_much_is_read_and_written_at_once():
+    told = SummarySettings(sections=[" Next  steps: "], input_tokens=1000)
+    assert (told.sections, told.count_asked(3000)) == (("Next steps",), 300)
+    assert told.stretch_tokens == 750
+    assert SummarySettings().fit_input(8000).input_tokens == 7100
+    assert SummarySettings().fit_window(4000).trigger_tokens == 2100
+    assert SummarySettings(trigger=("fraction", 0.5)).fit_window(4000).trigger_tokens == 2000
+    least = {"input_tokens": 64, "fan_out": 2, "tree_tokens": 32, "max_summary_tokens": 16}
+    assert SummarySettings(**least).count_asked(3000) == 16
 
 
 @pytest.mark.parametrize(
