@@ -273,6 +273,9 @@ def test_in_a_year_of_requests_the_present_state_comes_back_and_before_the_old_o
 @pytest.mark.encoder
 def test_an_instruction_comes_along_where_it_is_about_the_question(recall_of):
     wish = "Always give me the version number when I ask about software libraries."
-    recall = recall_of((wish, "Gladly."), ("We use pandas for the report.", "Nice."))
-    assert wish in shown_lines(recall.recall(ANA, "Which libraries does our report need?"))[:5]
-    assert wish not in shown_lines(recall.recall(ANA, "Where does my brother live?"))[:5]
+    fact, question = "We use pandas for the report.", "Which libraries does our report need?"
+    recall = recall_of((wish, "Gladly."), (fact, "Nice."))
+    assert shown_lines(recall.recall(ANA, question))[:2] == [fact, wish]
+    assert ranked(recall, "Where does my brother live?").index(wish) > 10
+    # What the assistant asks for is none of the user's.
+    assert ranked(recall_of(("Hm.", wish), (fact, "Nice.")), question).index(wish) > 10
