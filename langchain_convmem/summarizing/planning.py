@@ -71,6 +71,9 @@ _MOST_KEPT = 2000
 _BUDGET_SHARE = 0.3
 """How much of a small budget summaries may take."""
 
+_QUESTION_SHARE = 0.05
+"""How much of a budget the next question may take, so that nothing gives way to it unsummarised."""
+
 _logger = logging.getLogger("langchain_convmem")
 
 
@@ -197,11 +200,11 @@ class SummarySettings:
         Args:
             budget: How many tokens a model gets of a thread, its summary included.
         """
-        mark = self.trigger_tokens
-        if mark is None or mark + self.shown_tokens <= budget:
+        mark, room = self.trigger_tokens, int(budget * (1 - _QUESTION_SHARE))
+        if mark is None or mark + self.shown_tokens <= room:
             return self
         shown = max(min(self.shown_tokens, int(budget * _BUDGET_SHARE)), 2 * _LEAST_SUMMARY)
-        start = max(min(mark, budget - shown), 1)
+        start = max(min(mark, room - shown), 1)
         _logger.info("a budget of %d tokens has threads compacted from %d tokens on", budget, start)
         return self._fit(
             trigger=[*self.clauses, ("tokens", start)],
