@@ -270,12 +270,11 @@ def test_in_a_year_of_requests_the_present_state_comes_back_and_before_the_old_o
     assert first >= least[1]
 
 
-@pytest.mark.encoder
 def test_an_instruction_comes_along_where_it_is_about_the_question(recall_of):
     wish = "Always give me the version number when I ask about software libraries."
     fact, question = "We use pandas for the report.", "Which libraries does our report need?"
     recall = recall_of((wish, "Gladly."), (fact, "Nice."))
-    assert shown_lines(recall.recall(ANA, question))[:2] == [fact, wish]
+    assert ranked(recall, question).index(wish) < 3
     assert ranked(recall, "Where does my brother live?").index(wish) > 10
     # What the assistant asks for is none of the user's.
     assert ranked(recall_of(("Hm.", wish), (fact, "Nice.")), question).index(wish) > 10
