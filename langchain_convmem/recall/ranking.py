@@ -51,7 +51,7 @@ _SPEAKER = 2.25
 _SAID_THEN = 4.5
 # What lines gain that the person said whom the question is about.
 _PERSON = np.float32(7.0)
-# So much less is the evidence for a line that asks and states nothing.
+# So much less is the evidence for a user's line that asks and states nothing.
 _ASKED = np.float32(3.0)
 # A question that holds this share of the words of the present one asks it again.
 _REPEATS = 0.75
@@ -242,7 +242,7 @@ def _score(view: View) -> Ranking:
     said_by = _compute_speaker_bonus(query, table)
     evidence = own + around + said_by
     if table.is_two_sided:
-        evidence -= _ASKED * lexical.select_marked("asks")
+        evidence -= _ASKED * (lexical.select_marked("asks") & table.select_role("user"))
     if query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
             times = table.get_column("time")
