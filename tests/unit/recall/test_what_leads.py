@@ -269,11 +269,20 @@ def test_in_a_year_of_requests_the_present_state_comes_back_and_before_the_old_o
     assert first >= least[1]
 
 
-def test_an_instruction_comes_along_where_it_is_about_the_question(recall_of):
-    wish = "Always give me the version number when I ask about software libraries."
-    fact, question = "We use pandas for the report.", "Which libraries does our report need?"
-    recall = recall_of((wish, "Gladly."), (fact, "Nice."))
-    assert ranked(recall, question).index(wish) < 3
-    assert ranked(recall, "Where does my brother live?").index(wish) > 10
-    # What the assistant asks for is none of the user's.
-    assert ranked(recall_of(("Hm.", wish), (fact, "Nice.")), question).index(wish) > 10
+WISH = "Always give me the version number when I ask about software libraries."
+
+
+@pytest.mark.parametrize(
+    ("said", "question", "comes"),
+    [
+        ((WISH, "Gladly."), "Which libraries does our report need?", True),
+        ((WISH, "Gladly."), "Where does my brother live?", False),
+        # What the assistant asks for is none of the user's.
+        (("Hm.", WISH), "Which libraries does our report need?", False),
+    ],
+)
+def test_an_instruction_comes_along_where_it_is_about_the_question(
+    recall_of, said, question, comes
+):
+    order = ranked(recall_of(said, ("We use pandas for the report.", "Nice.")), question)
+    assert order.index(WISH) < 3 if comes else order.index(WISH) > 10
