@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from langchain_convmem.words.bm25 import LexicalIndex
 
 ANALYSIS_VERSION = 6
-# So many letters say what a word is about that holds them.
-_LEAST_PART = 4
+# A word that was never said is compared with all terms of an index: only if it has so many letters,
+# and the question no more than so many terms.
+_LEAST_PART, _MOST_TERMS = 4, 24
 # A longer reply does not merely say that it knows nothing.
 _LONGEST_REFUSAL = 600
 # Han, kana, Hangul, and Thai/Lao/Khmer/Myanmar, all written without blanks between words (Hangul
@@ -100,8 +101,9 @@ def extract_query_terms(text: str, index: LexicalIndex | None = None) -> dict[st
 
     Function words are left out, unless there is nothing else. A word stands for several terms
     where its stem depends on the language of the line, and a lone character of a script without
-    blanks for all pairs of an index that hold it. A word that was never said stands for those that
-    hold it, and for its first two thirds or more: "kube" for "Kubernetes", "ReactJS" for "React".
+    blanks for all pairs of an index that hold it. In a short question, a word that was never said
+    stands for those that hold it, and for its first two thirds or more: "kube" for "Kubernetes",
+    "ReactJS" for "React".
 
     Args:
         text: The question.
@@ -112,9 +114,10 @@ def extract_query_terms(text: str, index: LexicalIndex | None = None) -> dict[st
     terms = dict(telling or words)
     if index is not None:
         said = {terms[term] for term in index.compute_rarities(terms)}
+        is_short = len(terms) <= _MOST_TERMS
         for term, word in tuple(terms.items()):
             is_character = len(term) == 1 and _IS_UNSPACED.match(term)
-            if is_character or (word not in said and len(term) >= _LEAST_PART):
+            if is_character or (is_short and word not in said and len(term) >= _LEAST_PART):
                 begun = index.compute_rarities(term[:-cut] for cut in range(1, len(term) // 3 + 1))
                 terms |= dict.fromkeys((*index.find_terms_with(term), *begun), word)
     return terms

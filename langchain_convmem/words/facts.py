@@ -125,8 +125,7 @@ class ToldFacts:
 def _list_facts(said: FactSource) -> Iterator[Fact]:
     sentences = split_sentences(said.text)
     if sentences and said.speaker not in ("", "Tool", *DEFAULT_SPEAKERS.values()):
-        key = f"speaker {_fold(said.speaker)}"
-        yield Fact("speaker", key, said.speaker, sentences[0], said)
+        yield Fact("speaker", f"speaker {_fold(said.speaker)}", said.speaker, sentences[0], said)
     for sentence in sentences:
         yield from _read_sentence(sentence, said)
 

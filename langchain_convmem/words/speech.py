@@ -509,8 +509,7 @@ def _split_sentences(lowered: str, start: int, end: int) -> Iterator[SentenceSpa
 
 
 def _trim(lowered: str, start: int, end: int, *, is_pasted: bool = False) -> Iterator[SentenceSpan]:
-    sentence = lowered[start:end]
-    bare = sentence.lstrip()
+    bare = lowered[start:end].lstrip()
     if HAS_WORD.search(bare):
         start = end - len(bare)
         yield SentenceSpan(start, start + len(bare.rstrip()), is_pasted)
