@@ -499,9 +499,9 @@ def _lead_with_latest(view: View, ranking: Ranking, best: Sequence[int]) -> froz
         and not (asks[lead] or asks[number])
         and evidence[number] > -math.inf
     ]
+    others = _leave_out_other_numbers(view, lead, others)
     if not others:
         return frozenset()
-    others = _leave_out_other_numbers(view, lead, others)
     sameness = _measure_sameness(view, lead, others)
     # Of a few segments one always stands out and another never does: all have so large a share.
     most, is_few = float(evidence[lead]), len(ranking) <= FEW
@@ -524,6 +524,8 @@ def _leave_out_other_numbers(view: View, lead: int, others: Sequence[int]) -> li
 
     Floor 3 is not floor 5: what the question numbers, it means.
     """
+    if not (others and any(term.isdigit() for term in view.held.rarities)):
+        return list(others)
     of_lead, *of_others = view.held.find_shared([lead, *others], len(view.table))
     numbered = {term for term in of_lead if term.isdigit()}
     held_by = zip(others, of_others, strict=True)
