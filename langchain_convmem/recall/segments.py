@@ -411,7 +411,7 @@ class SegmentVectors:
 
     @classmethod
     def load(cls, rows: Vector) -> SegmentVectors:
-        """Return the vectors of which `copy` was asked."""
+        """Return vectors made of the rows that `copy` returned."""
         made, vectors = cls(), rows.astype(np.float16, copy=False)
         made._present.extend(vectors.any(axis=1))
         if vectors.size:

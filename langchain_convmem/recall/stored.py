@@ -282,7 +282,8 @@ def _unpack(data: bytes) -> IndexParts | None:
         table, vectors = SegmentTable(), SegmentVectors.load(saved["vectors"])
         table.add_many(lines)
         lexical = LexicalIndex.load(said["terms"], saved)
-        if not len(table) == len(lexical) == len(vectors) or vectors.missing:
+        is_whole = len(table) == len(lexical) == len(vectors)
+        if not is_whole or (len(table) and vectors.dim is None):
             return None
         return IndexParts(table, lexical, vectors, said["reader"])
     except _DAMAGE as error:
