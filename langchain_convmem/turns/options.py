@@ -131,9 +131,10 @@ class TurnOptions:
         if not isinstance(given, Mapping):
             raise _make_error(_WHERE, given, "a map of options such as {'recall': False}")
         known = [field.name for field in fields(TurnOptions)]
-        for name in (one for one in given if one not in known):
-            names = ", ".join(known) + suggest_name(name, known)
-            raise ConfigError(f"{_WHERE} has no option {describe_value(name)}; it has {names}")
+        for name in given:
+            if name not in known:
+                names = ", ".join(known) + suggest_name(name, known)
+                raise ConfigError(f"{_WHERE} has no option {describe_value(name)}; it has {names}")
         changes = dict(given)
         if changes.get("recall_tokens") is not None:
             changes.setdefault("recall_k", None)

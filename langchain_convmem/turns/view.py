@@ -346,7 +346,8 @@ class ModelContext:
             **{name: own[name] for name in own if name in shape.places},
             history_key: history,
             **dict.fromkeys({*names} - {"messages"}, told),  # that key holds all messages
-            **({said_key: shown} if said_key in extra and not shape.slots else {}),  # text, again
+            # The application's own text stays text for what is no prompt.
+            **({said_key: shown} if said_key in extra and not shape.slots else {}),
         }
         config = Carried(history, framing, said, shown).add_to(config)
         return told if shape.takes_text else payload, config
