@@ -172,8 +172,8 @@ def make_mcp_server(
         MissingExtraError: If the package `mcp` is not installed.
     """
     get_turn_memory(memory)
-    if (user_id is None) == (not tokens):
-        raise ConfigError("pass user_id, or tokens that each name a user; one of the two")
+    if (user_id is None) == (not tokens) or not isinstance(tokens or {}, Mapping):
+        raise ConfigError("pass user_id, or tokens as a dict of token and user; one of the two")
     for one in (tokens or {}).values() if user_id is None else [user_id]:
         ThreadKey(one, "-")
     auth = {"issuer_url": address, "resource_server_url": None, "validate_token_resource": False}

@@ -282,7 +282,8 @@ class ConversationStore(BaseStore):
             raise ConfigError("the key of an item must not be empty")
         if isinstance(op.index, list):
             raise ConfigError("index with fields is not supported: all of an item is searched")
-        if op.ttl is not None and not 0 < op.ttl < math.inf:
+        is_number = type(op.ttl) in (int, float)
+        if op.ttl is not None and not (is_number and 0 < op.ttl < math.inf):
             raise ConfigError(f"ttl must be a positive number of minutes, or None; got {op.ttl!r}")
         place = self._find_place(op.namespace)
         if op.value is None:

@@ -159,6 +159,7 @@ async def test_forgetting_nothing_in_particular_is_refused(memory, call):
         {"user_id": None, "tokens": {}},
         {"user_id": "ana", "tokens": {"a" * 16: "ana"}},
         {"user_id": None, "tokens": {"short": "ana"}},
+        {"user_id": None, "tokens": ["a" * 16]},
         {"user_id": ""},
     ],
 )

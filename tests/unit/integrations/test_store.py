@@ -223,6 +223,8 @@ def test_what_cannot_be_kept_is_refused_and_nothing_of_the_batch_is_written(memo
         store.batch(puts)
     with pytest.raises(ConfigError, match="must not be empty"):
         store.put(("a",), "", {"n": 1})
+    with pytest.raises(ConfigError, match="number of minutes"):
+        store.put(("a",), "k", {"n": 1}, ttl="10")
     with pytest.raises(ConfigError, match="fields"):
         store.put(("a",), "k", {"n": 1}, index=["n"])
     store.put(("a",), "k", {"n": 1})
