@@ -92,14 +92,10 @@ def test_what_stops_the_process_is_passed_on():
 
 
 HOMES = {
-    "boto3": "logs/dynamodb",
     "click": "cli",
-    "botocore": "logs/dynamodb",
-    "faiss": "recall/segments.py",
     "jinja2": ("text", "web"),
     "langchain_core.chat_history": "history.py",
     "langchain_core.retrievers": ("recall/retriever.py", "turns/chains.py"),
-    "psycopg": "logs/postgres",
     "rich": ("cli/output.py", "cli/rendering.py"),
     "sqlite3": ("logs/sqlite", "transfer/source.py"),
     "markdown_it": "web/display.py",

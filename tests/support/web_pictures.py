@@ -3,7 +3,6 @@
 They show the weeks of the examples as a user's memory, and a scripted service's reply to it.
 """
 
-import re
 import sys
 import tempfile
 from io import BytesIO
@@ -36,23 +35,26 @@ TITLES = {
 }
 
 
-def say(page, text):
-    page.fill("#text", text)
+PAGES = {
+    "panel": ("/chat?user=maya&thread=lisbon", {"width": DESKTOP}),
+    "phone": ("/chat?user=maya&thread=lisbon", {"width": PHONE, "dark": True}),
+    "search": ("/search?user=maya&q=allergic", {"width": DESKTOP}),
+}
+
+
+def ask(page):
+    """Ask the question, and open what was recalled for it."""
+    page.fill("#text", QUESTION)
     page.keyboard.press("Enter")
     page.locator(".message.assistant:not(.is-live)").wait_for()
-
-
-def take(page, path):
-    """Write what a page shows, small."""
-    from PIL import Image
-
-    page.wait_for_timeout(200)
-    picture = Image.open(BytesIO(page.screenshot()))
-    picture.save(path, "WEBP", quality=82, method=6)
+    page.locator(".why-button").click()
+    page.locator("#panel .block").first.wait_for()
 
 
 def main():
-    """Take all pictures into a folder."""
+    """Take all pictures into a folder, small."""
+    from PIL import Image
+
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
@@ -68,22 +70,15 @@ def main():
             open_browser() as browser,
         ):
             gate.opened.set()
-            with browser.open(f"{address}/chat?user=maya&thread=lisbon", width=DESKTOP) as page:
-                page.wait_for_selector("html[data-ready]")
-                say(page, QUESTION)
-                page.locator(".why-button").click()
-                page.locator("#panel .block").first.wait_for()
-                take(page, target / "panel.webp")
-            url = f"{address}/chat?user=maya&thread=lisbon"
-            with browser.open(url, width=PHONE, dark=True) as page:
-                page.wait_for_selector("html[data-ready]")
-                take(page, target / "phone.webp")
-            with browser.open(f"{address}/search?user=maya&q=allergic", width=DESKTOP) as page:
-                page.wait_for_selector("html[data-ready]")
-                take(page, target / "search.webp")
-    assert all(re.fullmatch(r"[a-z]+\.webp", path.name) for path in target.iterdir())
-    return 0
+            for name, (place, looks) in PAGES.items():
+                with browser.open(address + place, **looks) as page:
+                    page.wait_for_selector("html[data-ready]")
+                    if name == "panel":
+                        ask(page)
+                    page.wait_for_timeout(200)
+                    picture = Image.open(BytesIO(page.screenshot()))
+                    picture.save(target / f"{name}.webp", "WEBP", quality=82, method=6)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -4,10 +4,8 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnablePassthrough
 from scripted_chat import ScriptedChatModel, at
 from summary_trees import add_chat, add_leaf, add_parent
-from watched_embedder import WatchedEmbedder
 from watched_runs import RunWatcher
 
-from langchain_convmem import ConversationMemory
 from langchain_convmem.records import ThreadKey
 
 LINES = [
@@ -56,22 +54,6 @@ def test_a_place_for_recalled_lines_gets_them(memory, model):
     recalled, question = model.seen[0]
     assert recalled.text.startswith("<recalled>")
     assert question == HumanMessage("Where did I chain my bicycle?")
-
-
-def test_recalled_text_is_never_indexed(model):
-    embedder = WatchedEmbedder()
-    with ConversationMemory.open(":memory:", embeddings=embedder) as memory:
-        chain = _remembering(memory).wrap(model)
-        for number in range(3):
-            chain.invoke(f"Where is my bicycle, take {number}?", at("now"))
-        assert "<recalled>" in _last_shown(model)
-        memory.refresh(user_id="ana")
-        found = memory.recall("bicycle oak", user_id="ana", k=10, threshold=-1.0)
-        kept = [entry.contents for entry in memory.history("now", user_id="ana").entries]
-    lines = [line.text for block in found.blocks for line in block.lines]
-    assert lines.count(str(LINES[0].content)) == 1
-    assert embedder.embedded.count(str(LINES[0].content)) == 1
-    assert "recalled" not in str([kept, embedder.embedded])
 
 
 KEY = ThreadKey("ana", "t")

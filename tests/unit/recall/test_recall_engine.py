@@ -84,18 +84,6 @@ def test_retracted_lines_are_gone_and_come_back_when_the_retraction_is_retracted
     assert value(recall.recall(ANA, "car floor")) == before
 
 
-def test_what_the_log_forgot_is_forgotten(log, say, embedder):
-    entries = say(log, TEXTS)
-    say(log, ["bo's car"], user="bo")
-    recall = LineRecall(log, embedder)
-    recall.recall(ANA, "car")
-    log.forget(ThreadKey("ana", "t"), [entries[0].id])
-    assert TEXTS[0] not in shown_lines(recall.recall(ANA, "car"))
-    log.forget(ANA)
-    assert recall.recall(ANA, "car").blocks == ()
-    assert shown_lines(recall.recall(Owner(user_id="bo"), "car")) == ["bo's car"]
-
-
 def test_the_segments_in_memory_are_limited_and_who_was_not_asked_for_leaves_first(say, embedder):
     class Counting(InMemoryLog):
         read = []  # noqa: RUF012 - of one test

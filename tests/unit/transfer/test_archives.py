@@ -233,11 +233,6 @@ def fifo(tmp_path):
 
 
 @OTHER_KINDS
-def test_a_pipe_is_refused_before_anybody_waits_for_it(fifo):
-    assert "is a pipe, a socket or a device" in refusal(fifo)
-
-
-@OTHER_KINDS
 def test_a_pipe_that_came_in_the_place_of_the_file_is_refused(fifo, tmp_path, monkeypatch):
     file = tmp_path / "file.jsonl"
     file.write_text('{"role": "user", "content": "a"}\n')
@@ -253,5 +248,6 @@ def test_a_device_is_refused(device):
 
 
 @OTHER_KINDS
-def test_a_folder_without_an_export_is_refused_and_its_pipes_are_left_alone(fifo):
+def test_pipes_are_refused_before_anybody_waits_for_them_and_left_alone_in_a_folder(fifo):
+    assert "is a pipe, a socket or a device" in refusal(fifo)
     assert "holds nothing; expected conversations.json" in refusal(fifo.parent)
