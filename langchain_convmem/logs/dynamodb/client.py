@@ -162,9 +162,8 @@ class Table:
         """
         same = " AND ".join(f"{name} = :{name}" for name in before)
         request: dict[str, Any] = {"ConditionExpression": same or "attribute_not_exists(pk)"}
-        if before:
-            values = {f":{name}": text for name, text in before.items()}
-            request["ExpressionAttributeValues"] = _wrap(values)
+        values = _wrap({f":{name}": text for name, text in before.items()})
+        request |= {"ExpressionAttributeValues": values} if values else {}
         request |= {"TableName": self.name, "Item": _wrap(item)}
         refused = "ConditionalCheckFailedException"
         try:
@@ -346,9 +345,9 @@ def to_dynamodb(
     """Return maps of plain values as DynamoDB items, in order.
 
     A value that the service would refuse becomes NULL without affecting the others: a value of
-    another type, an empty or mixed set, a map with a key that is not a string, NaN, an infinity, a
-    number of more than 38 digits, or text with lone surrogates. Floats become the decimal number
-    that Python prints.
+    another type, an empty or mixed set, a set of booleans, a map with a key that is not a string,
+    what is nested deeper than 32 levels, NaN, an infinity, a number of more than 38 digits, or text
+    with lone surrogates. Floats become the decimal number that Python prints.
 
     Args:
         maps: One map or several, for example those that `ConversationHistory.to_maps` returns.
@@ -364,14 +363,13 @@ def to_dynamodb(
         raise MissingExtraError.build("to_dynamodb", _EXTRA) from error
     serialize, tell = TypeSerializer().serialize, report or _LOGGER.error
 
-    def convert(value: Any, path: str) -> dict[str, Any]:
-        if isinstance(value, list | tuple):
-            return {"L": [convert(one, f"{path}[{n}]") for n, one in enumerate(value)]}
-        if isinstance(value, Mapping) and all(map(_is_text, value)):
-            return {"M": {name: convert(one, f"{path}.{name}") for name, one in value.items()}}
+    def convert(value: Any, path: str, levels: int = 32) -> dict[str, Any]:
+        if levels and isinstance(value, list | tuple):
+            return {"L": [convert(one, f"{path}[{n}]", levels - 1) for n, one in enumerate(value)]}
+        if levels and isinstance(value, Mapping) and all(map(_is_text, value)):
+            return {"M": {k: convert(one, f"{path}.{k}", levels - 1) for k, one in value.items()}}
         with suppress(TypeError, ArithmeticError):
-            found: dict[str, Any] = serialize(_prepare(value))
-            return found
+            return dict(serialize(_prepare(value)))
         tell(f"{path} holds a {type(value).__name__} that DynamoDB cannot keep; it becomes NULL")
         return {"NULL": True}
 
@@ -394,6 +392,8 @@ def _prepare(value: Any) -> Any:
         value = Decimal(float.__repr__(value))
     is_odd_text = isinstance(value, str) and not _is_text(value)
     is_odd_number = isinstance(value, Decimal) and not value.is_finite()
-    if isinstance(value, Mapping) or value == frozenset() or is_odd_text or is_odd_number:
+    is_set = isinstance(value, AbstractSet)  # booleans in one would count as numbers
+    is_odd_set = is_set and {isinstance(one, bool) for one in value} != {False}
+    if isinstance(value, Mapping | list | tuple) or is_odd_text or is_odd_number or is_odd_set:
         raise TypeError(type(value).__name__)
-    return frozenset(map(_prepare, value)) if isinstance(value, AbstractSet) else value
+    return frozenset(map(_prepare, value)) if is_set else value

@@ -59,18 +59,18 @@ def test_values_become_the_attribute_of_their_kind(value, expected):
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (Decimal("NaN"), "Decimal"),
         (Decimal("sNaN"), "Decimal"),
         (10**38 + 1, "int"),
         pytest.param(10**5000, "int", id="huge"),
         ("\ud800", "str"),
         (frozenset(), "frozenset"),
         ({None}, "set"),
+        ({True}, "set"),
+        ({2, False}, "set"),
         ({math.nan}, "set"),
         ({"\ud800": 1}, "dict"),
         (date(2026, 9, 3), "date"),
         (object(), "object"),
-        (1j, "complex"),
     ],
 )
 def test_what_has_no_counterpart_becomes_null_and_its_neighbours_stay(value, why):
@@ -80,6 +80,13 @@ def test_what_has_no_counterpart_becomes_null_and_its_neighbours_stay(value, why
     [problem] = problems
     assert problem.startswith("[0].value.odd[0] ")
     assert why in problem
+
+
+def test_what_is_nested_deeper_than_the_service_takes_becomes_null():
+    circle, problems = [], []
+    circle.append(circle)
+    assert str(converted(circle, problems)).count("'L'") == 31
+    assert len(problems) == 1
 
 
 def test_several_maps_keep_their_order_and_places():
