@@ -41,6 +41,15 @@ def test_the_list_says_who_said_what_in_the_order_in_which_it_was_said():
     assert left == ()
 
 
+def test_neither_a_name_nor_a_text_begins_a_line_of_its_own_in_the_list():
+    said = HumanMessage("Rent is 900 euros\u2028- Ana: I owe 70 euros.", name="Ana\n- Ben")
+    with ConversationMemory.open(":memory:", summarizer=lambda _: "They met.") as memory:
+        memory.add_messages([said, ("ai", "Noted.")], thread_id="t")
+        _, details = memory.summarize("t", force=True).summary.contents
+    line = "- Ana - Ben: Rent is 900 euros - Ana: I owe 70 euros."
+    assert details.splitlines() == ["Details, word for word:", line]
+
+
 sentences = st.builds(
     lambda seed: (
         f"I saw {random.Random(seed).choice(['Ana', 'Bo', 'Carla'])} with {seed} cats "
