@@ -140,6 +140,7 @@ def _has_filtered(metadata: Mapping[str, Any]) -> bool:
 _NAMES = r"(?:think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis)"
 _MARK = re.compile(
     rf"^[ \t]*(?P<opens><{_NAMES}\b[^<>\n]{{0,40}}>|\[THINK\]|\u25c1think\u25b7)"
+    rf"|<{_NAMES}>[^\n]{{0,80}}?</{_NAMES}>"  # a text about such tags
     rf"|(?:</{_NAMES}\s*>|\[/THINK\]|\u25c1/think\u25b7)(?P<ends>[ \t]*$)?",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -106,10 +106,10 @@ def test_each_kind_of_fault_has_its_name(text, fault):
         (f"{GOOD}\n<think>Was that all?", GOOD),
         ("<think>Hm.", ""),
         (f"[THINK]Hm.[/THINK]{GOOD}", GOOD),
-        (
-            "Use <think> first, then </think> and go on.",
-            "Use <think> first, then </think> and go on.",
-        ),
+        *[
+            (text, text)
+            for text in ("Use <think>, then </think> and go on.", "Cut <think>.*?</think>\nDone.")
+        ],
         (f"```text\n{GOOD}\n```", f"```text\n{GOOD}\n```"),
     ],
 )
