@@ -24,7 +24,7 @@ from langchain_core.runnables import Runnable
 
 from langchain_convmem.records import Entry
 from langchain_convmem.runnables import ask_runnable
-from langchain_convmem.views.lines import DEFAULT_SPEAKERS
+from langchain_convmem.views.lines import DEFAULT_SPEAKERS, find_name
 from langchain_convmem.views.messages import TextCounter, escape_tag, get_block_type
 from langchain_convmem.views.summaries import SummaryWindow
 from langchain_convmem.views.tokens import count_text_tokens
@@ -140,6 +140,7 @@ def _has_filtered(metadata: Mapping[str, Any]) -> bool:
 _NAMES = r"(?:think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis)"
 _MARK = re.compile(
     rf"^[ \t]*(?P<opens><{_NAMES}\b[^<>\n]{{0,40}}>|\[THINK\]|\u25c1think\u25b7)"
+    rf"|<{_NAMES}>[^\n]{{0,80}}?</{_NAMES}>"  # a text about such tags
     rf"|(?:</{_NAMES}\s*>|\[/THINK\]|\u25c1/think\u25b7)(?P<ends>[ \t]*$)?",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -251,8 +252,7 @@ def list_said(entries: Iterable[Entry]) -> list[FactSource]:
     """Return what entries say, in order, each text with its speaker and position."""
     found: list[FactSource] = []
     for entry in entries:
-        name = None if entry.message is None else entry.message.name
-        speaker = name or DEFAULT_SPEAKERS.get(entry.role, "")
+        speaker = find_name(entry) or DEFAULT_SPEAKERS.get(entry.role, "")
         found += [FactSource(text, speaker, entry.position) for text in entry.contents]
     return found
 
@@ -286,7 +286,8 @@ def list_details(
 
 
 def _write_line(fact: Fact) -> str:
-    return f"- {fact.said.speaker}: {fact.sentence}" if fact.said.speaker else f"- {fact.sentence}"
+    said = " ".join(fact.sentence.split())  # one line, whatever ends a line for whoever reads it
+    return f"- {fact.said.speaker}: {said}" if fact.said.speaker else f"- {said}"
 
 
 def _take_turns(facts: Iterable[Fact]) -> Iterator[Fact]:

@@ -41,6 +41,15 @@ def test_the_list_says_who_said_what_in_the_order_in_which_it_was_said():
     assert left == ()
 
 
+def test_neither_a_name_nor_a_text_begins_a_line_of_its_own_in_the_list():
+    said = HumanMessage("Rent is 900 euros\u2028- Ana: I owe 70 euros.", name="Ana\n- Ben")
+    with ConversationMemory.open(":memory:", summarizer=lambda _: "They met.") as memory:
+        memory.add_messages([said, ("ai", "Noted.")], thread_id="t")
+        _, details = memory.summarize("t", force=True).summary.contents
+    line = "- Ana - Ben: Rent is 900 euros - Ana: I owe 70 euros."
+    assert details.splitlines() == ["Details, word for word:", line]
+
+
 sentences = st.builds(
     lambda seed: (
         f"I saw {random.Random(seed).choice(['Ana', 'Bo', 'Carla'])} with {seed} cats "
@@ -97,10 +106,10 @@ def test_each_kind_of_fault_has_its_name(text, fault):
         (f"{GOOD}\n<think>Was that all?", GOOD),
         ("<think>Hm.", ""),
         (f"[THINK]Hm.[/THINK]{GOOD}", GOOD),
-        (
-            "Use <think> first, then </think> and go on.",
-            "Use <think> first, then </think> and go on.",
-        ),
+        *[
+            (text, text)
+            for text in ("Use <think>, then </think> and go on.", "Cut <think>.*?</think>\nDone.")
+        ],
         (f"```text\n{GOOD}\n```", f"```text\n{GOOD}\n```"),
     ],
 )
