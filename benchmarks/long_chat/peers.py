@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib.util import find_spec
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, ClassVar, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -120,8 +122,9 @@ class DeepAgents(Middleware):
         from deepagents.backends import FilesystemBackend
         from deepagents.middleware.summarization import SummarizationMiddleware
 
-        self._folder = TemporaryDirectory()
-        files = FilesystemBackend(root_dir=self._folder.name, virtual_mode=True)
+        folder = mkdtemp(prefix="benchmark-long-chat-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        files = FilesystemBackend(root_dir=folder, virtual_mode=True)
         return SummarizationMiddleware(backend=files, **options)
 
 
