@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from langchain_convmem.causes import describe_value
-from langchain_convmem.errors import ConfigError, LogError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import ThreadInfo, ThreadKey, read_id
 
@@ -42,20 +42,20 @@ def shorten_title(text: str) -> str:
 
 
 def update_thread(log: MessageLog, key: ThreadKey, changes: Mapping[str, str | bool]) -> None:
-    """Change members of a thread's document.
+    """Change members of a thread's document; of two who change one member, the later decides.
 
     Raises:
         ConfigError: If the thread has no entries.
-        LogError: If somebody else changed the document at the same time; theirs is kept.
     """
     if not log.entries(key, last=1):
         msg = f"thread {key.thread_id!r} has no entries; name one that memory.threads() lists"
         raise ConfigError(msg)
-    found = log.get_state(key, DOCUMENT)
-    value, version = ({}, None) if found is None else (found.value, found.version)
-    if log.set_state(key, DOCUMENT, {**value, **changes}, expected=version) is None:
-        msg = f"somebody else renamed or archived thread {key.thread_id!r} just now; try again"
-        raise LogError(msg, thread_id=key.thread_id)
+    while True:
+        # Who changes another member at the same time changes the document, too: both are kept.
+        found = log.get_state(key, DOCUMENT)
+        value, version = ({}, None) if found is None else (found.value, found.version)
+        if log.set_state(key, DOCUMENT, {**value, **changes}, expected=version) is not None:
+            return
 
 
 def add_title(log: MessageLog, key: ThreadKey, title: str) -> None:

@@ -55,6 +55,16 @@ def test_a_title_is_listed_and_taken_away_and_a_bad_one_is_refused(memory):
     assert titles() == {"t1": "", "t2": ""}
 
 
+async def test_titles_and_archives_of_a_thread_may_be_set_at_once(memory):
+    memory.add_messages("Hi", thread_id="t", user_id="ana")
+    titles = [f"title {number}" for number in range(20)]
+    named = [memory.aset_title("t", title, user_id="ana") for title in titles]
+    await asyncio.gather(*named, *(memory.aarchive("t", user_id="ana") for _ in titles))
+    [info] = memory.threads("ana")
+    assert info.title in titles
+    assert info.archived
+
+
 def test_a_title_of_any_length_becomes_one_line():
     assert shorten_title("a \n\t b\x1b") == "a b"
     assert shorten_title("x" * 300) == "x" * 199 + "…"
