@@ -320,9 +320,8 @@ def _merge(
 
 # -- from a ranking to an answer ---------------------------------------------------------------
 
-# More than what rounding adds to a cosine in single precision: each index sums in its own order,
-# and in none of them may a cosine that equals the threshold surpass it.
-_COSINE_ROUNDING = 1e-6
+# What half precision may add to a cosine: one that equals the threshold must not surpass it.
+_COSINE_ROUNDING = 2**-11
 # A part this many standard deviations above the mean is worth naming as a reason.
 _TELLING = 1.0
 
@@ -341,7 +340,7 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
     left = ranking.view.allowed.copy()
     left[[number for line in shown for number in table.list_segments(line)]] = False
     least = query.threshold
-    if not hits and isinstance(least, float) and len(ranking):
+    if not hits and isinstance(least, int | float) and len(ranking):
         most = ranking.view.similarity[ranking.view.allowed].max()
         said = f"no line surpasses the threshold of {least}: the best cosine is {most:.2f}"
         problems = [*problems, said]

@@ -8,6 +8,7 @@ it, so that a forgotten or retracted line is never shown again, even from an old
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
@@ -75,14 +76,13 @@ def show_blocks(
         why: The matches of the present question, by line.
     """
     table = ground.table
-    hits = {
-        number: hit
-        for block in reversed(blocks)
-        for hit in reversed(block)
-        if (number := table.number_of(hit[:3])) is not None and ground.allowed[number]
-    }
+    hits: dict[int, BufferedHit] = {}
+    for hit in chain.from_iterable(blocks):
+        number = table.number_of(hit[:3])
+        if number is not None and ground.allowed[number]:
+            hits.setdefault(number, hit)
     shown: list[RecalledBlock] = []
-    for group in pack(list(reversed(hits)), ground):
+    for group in pack(hits, ground):
         said = {number: table.find_line(number) for number in group.hits}
         found = [
             why.get(line.line_id) or LineMatch(line, *hits[number][3:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
+from uuid import UUID
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -47,9 +48,9 @@ class DialogLineRetriever(BaseRetriever):
     # A public field: private attributes are lost whenever LangChain makes a configured copy.
     recall: DialogRecall = Field(exclude=True, repr=False)
     """Finds the lines; shared by all copies of the retriever."""
-    user_id: str | None = None
+    user_id: str | UUID | int | None = None
     """The user whose lines are searched."""
-    thread_id: str | None = None
+    thread_id: str | UUID | int | None = None
     """Only this thread."""
     user_ids: frozenset[str] | None = None
     """Search the lines of all these users together, instead of `user_id` and `thread_id`.
@@ -116,9 +117,9 @@ class DialogLineRetriever(BaseRetriever):
                 raise ConfigError(msg)
             return make_owners(self.user_ids)
         if self.user_id is not None:
-            return Owner(user_id=self.user_id)
+            return Owner(user_id=str(self.user_id))
         if self.thread_id is not None:
-            return Owner(thread_id=self.thread_id)
+            return Owner(thread_id=str(self.thread_id))
         msg = "a DialogLineRetriever needs a user_id, a thread_id or both, or user_ids; got none"
         raise ConfigError(msg)
 
@@ -133,7 +134,7 @@ class DialogLineRetriever(BaseRetriever):
         if named.keys() & {"k", "max_tokens"}:
             kept |= {"k": None, "max_tokens": None}
         has_both = self.user_id is not None and self.thread_id is not None
-        within = ThreadKey(self.user_id, str(self.thread_id)) if has_both else None
+        within = ThreadKey(str(self.user_id), str(self.thread_id)) if has_both else None
         return cast("RecallOptions", {"within": within, **kept, **named})
 
 

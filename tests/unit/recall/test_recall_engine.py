@@ -37,28 +37,6 @@ def value(found):
     ]
 
 
-@pytest.mark.parametrize(
-    ("question", "threshold", "hits"),
-    [
-        ("car", 1.0, set()),
-        ("car", 0.99, {"car"}),
-        # A cosine of a half.
-        ("car", 0.5, {"car"}),
-        ("car", 0.49, {"car", "car tree boat lamp"}),
-        # A cosine of 0.
-        ("lake", 0.0, set()),
-        ("lake", -0.01, {"car", "car tree boat lamp"}),
-    ],
-)
-def test_a_line_whose_cosine_equals_the_threshold_is_no_hit(
-    *, log, say, embedder, question, threshold, hits
-):
-    say(log, ["car", "car tree boat lamp"])
-    recall = LineRecall(log, embedder, RecallSettings(window=0))
-    found = recall.recall(ANA, question, k=2, threshold=threshold)
-    assert {match.line.text for match in found.matches} == hits
-
-
 def test_spec_settings_answer_with_windows_of_three_lines(log, say, embedder):
     say(log, [f"filler {n}" for n in range(5)] + ["car"] + [f"other {n}" for n in range(5)])
     found = LineRecall(log, embedder, RecallSettings.spec()).recall(ANA, "car")

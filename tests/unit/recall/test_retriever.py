@@ -1,5 +1,6 @@
 import json
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from langchain_core.documents import Document
@@ -19,6 +20,7 @@ def recall(log, say, embedder):
     say(log, TEXTS, thread="t1", session="s1")
     say(log, ["The car is blue"], thread="t2")
     say(log, ["A lone car"], thread="t1", user=None)
+    say(log, ["An old car"], thread=UUID(int=1), user=7)
     return LineRecall(log, embedder)
 
 
@@ -51,6 +53,7 @@ def test_a_document_holds_a_block_and_plain_metadata(recall):
         ({"user_id": "ana"}, ["floor three", "is blue"], ["lone"]),
         ({"user_id": "ana", "thread_id": "t2"}, ["is blue"], ["floor", "lone"]),
         ({"thread_id": "t1"}, ["lone"], ["floor", "blue"]),
+        ({"user_id": 7, "thread_id": UUID(int=1)}, ["old"], ["floor", "lone"]),
     ],
 )
 def test_the_scope_is_a_user_a_thread_of_theirs_or_a_lone_thread(recall, scope, inside, outside):
