@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, get_buffer_string
-from langchain_core.prompt_values import ChatPromptValueConcrete
 from langchain_core.prompts import (
     BasePromptTemplate,
     ChatPromptTemplate,
@@ -56,6 +56,8 @@ _BESIDE = (RunnableParallel, RunnableAssign, RunnableEachBase)
 _WRAPPERS = (RunnableBindingBase, RunnableWithFallbacks, RunnableSequence, DynamicRunnable)
 """These pass their input on to their first part."""
 _FORKS = (RunnableBranch, RunnableWithFallbacks)
+_MESSAGES = re.compile(r"ChatPromptValue|^([\w.]+\.)?(list|List|Sequence|Iterable)\[.*Message")
+"""What takes messages declares this; functions may do so as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,12 +361,11 @@ def _list_places(prompt: ChatPromptTemplate) -> list[str]:
 
 # -- What gets the input --------------------------------------------------------------------------
 def _takes_messages(first: Runnable[Any, Any]) -> bool:
-    """Return whether what gets the input takes messages, as language models do."""
+    """Return whether what gets the input takes messages, as models and `trim_messages` do."""
     try:
-        declared = first.InputType
+        return _MESSAGES.search(str(first.InputType)) is not None
     except TypeError:  # LangChain's way to say that the type cannot be inferred
         return False
-    return ChatPromptValueConcrete in get_args(declared)
 
 
 def _find_first(parts: Iterable[Runnable[Any, Any]]) -> Runnable[Any, Any]:

@@ -431,18 +431,19 @@ def join(
     if named is not None and named.role == "user":
         is_same = _fold(named.message) == _fold(stored_form(last) or last)
         return Joined(again=named) if is_same else Joined([last], replaces=named)
-    if is_asked and len(said) == 1 and not (live and live[-1].role == "user"):
+    waits = live[-1] if live and live[-1].role == "user" else None
+    if is_asked and len(said) == 1 and waits is None:
         return Joined([last])  # no question is open that this could be
     forms = [stored_form(message) for message in said]
     if is_asked:
         forms[-1] = forms[-1] or last  # compared, also where it is not stored
     latest = next((entry for entry in reversed(live) if entry.role == "user"), None)
     anchor, rest = _find_last_known(entries, said, forms)
-    if anchor is None:
-        anchor = latest
-    elif rest == len(said) and live[-1:] == [anchor]:
-        return Joined(again=anchor)
-    elif rest == len(said):  # asked anew, with results that open calls wait for
+    if rest < len(said):
+        anchor = anchor or latest
+    elif waits and _is_same(waits, _fold(waits.message), last.id, _fold(forms[-1])):
+        return Joined(again=waits)  # also where one that was answered has the same text
+    else:  # asked anew, with results that open calls wait for
         anchor, rest = latest, rest - 1 - len(find_results(said[:-1]))
     return Joined(_list_new(entries, live, anchor, [*zip(said, forms, strict=True)][rest:]))
 

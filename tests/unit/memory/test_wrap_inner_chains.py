@@ -7,6 +7,7 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.utils import trim_messages
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -28,6 +29,10 @@ CALL = {"name": "look", "args": {"where": "garage"}, "id": "c1", "type": "tool_c
 def look(where: str) -> str:
     """Look somewhere."""
     return where
+
+
+def keep_latest(messages: list[HumanMessage]):
+    return messages[-9:]
 
 
 class DeferredModel(Runnable):
@@ -61,6 +66,10 @@ MODELS = {
     "before a parser": lambda model: model | StrOutputParser(),
     "bound, before a parser": lambda model: (model.bind(x=1) | StrOutputParser()).with_retry(),
     "chosen at the call": DeferredModel,
+    "behind a trimmer": lambda model: (
+        trim_messages(max_tokens=9, token_counter=len, strategy="last") | model
+    ),
+    "behind a function of messages": lambda model: RunnableLambda(keep_latest) | model,
 }
 
 

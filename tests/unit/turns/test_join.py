@@ -60,6 +60,8 @@ def test_a_question_without_an_answer_goes_on(size):
     thread = _thread(*_chat(*TOLD[:5]))
     found = join(thread, _chat(*TOLD[5 - size : 5]))
     assert (found.again, found.new) == (thread[-1], ())
+    alike = _thread(*_chat("yes", "ok", "b", "2", "yes"))  # the same was answered before
+    assert join(alike, _chat(*["b", "2", "yes"][-size:])).again == alike[-1]
 
 
 AGAIN = ("a", "1", *("yes", "ok") * 3)
