@@ -119,8 +119,6 @@ class MemoryThread:
             return _build_all(context.turn.entries)
         at = context.asked
         if at is not None and context.recalled and context.recall_place == "user":
-            # Templates join the parts of a message without a space.
-            context = replace(context, recalled=f"{context.recalled}\n\n")
             note(build_message(context.turn.own[0]), context.given[at])
         return context.given
 

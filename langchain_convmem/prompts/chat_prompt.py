@@ -19,7 +19,6 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     SystemMessage,
-    convert_to_messages,
 )
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.prompts.message import BaseMessagePromptTemplate
@@ -34,7 +33,7 @@ from langchain_convmem.prompts.variables import (
     evaluate,
     fill_pieces,
 )
-from langchain_convmem.views.messages import escape_fences, make_summary_messages
+from langchain_convmem.views.messages import escape_fences, make_summary_messages, read_messages
 from langchain_convmem.views.summaries import format_summary
 
 _VARIABLE_PREFIX = "variable_"
@@ -195,16 +194,18 @@ class InputPlaceholder(MessagesPlaceholder):
         """Return the input with sections and recalled lines in front of the last human message.
 
         Args:
-            **kwargs: `input`, as text, a message or a list of messages; a value for each run-time
+            **kwargs: `input`, a message in any form or a list of them; a value for each run-time
                 variable; `recalled` (text or messages) may be missing, None or empty.
 
         Raises:
+            InvalidMessageError: If `input` or `recalled` is no message.
             ConfigError: If a variable's function is asynchronous.
         """
         text = join_blocks(self.sections.fill_blocks(self.sections.evaluate(kwargs)))
         texts = [f"<context>\n{text}\n</context>" if text else "", _read_recalled(kwargs)]
-        said = _read_messages(kwargs[self.variable_name])
-        return _fold_in(said, [text for text in texts if text])
+        said = read_messages(kwargs[self.variable_name])
+        # Chat templates and some providers join blocks without a sign.
+        return _fold_in(said, [f"{text}\n\n" for text in texts if text])
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the messages; see `format_messages`."""
@@ -215,12 +216,8 @@ def _read_recalled(given: Mapping[str, Any]) -> str:
     recalled = given.get("recalled") or ""
     if isinstance(recalled, str):
         return recalled
-    texts = (str(message.text) for message in _read_messages(recalled))
+    texts = (str(message.text) for message in read_messages(recalled))
     return "\n\n".join(text for text in texts if text.strip())
-
-
-def _read_messages(value: Any) -> list[BaseMessage]:
-    return convert_to_messages([value] if isinstance(value, str | BaseMessage) else value)
 
 
 def _fold_in(messages: list[BaseMessage], texts: Iterable[str]) -> list[BaseMessage]:

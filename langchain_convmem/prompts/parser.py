@@ -214,6 +214,7 @@ def _report_body(block: _TitledBlock, names: set[str], findings: Findings) -> No
 # -- Titles, and lines that only look like one ----------------------------------------------------
 
 _MARK = "__"
+_LOOSE_MARK = re.compile(r"(?<!\w)__|__(?!\w)")
 _OPENER = re.compile(r"(?<!\w)__[ \t]+[^ \t_]")
 _CLOSER = re.compile(r"[ \t]__(?!\w)")
 
@@ -230,7 +231,7 @@ def _read_title(line: str) -> str | None:
         return None
     inner = text[2:-2]
     # A row of underscores is a line to write on; `__init__ and __main__` is a sentence.
-    if _MARK in _mask_quotes(inner) or inner[:1] == "_" or inner[-1:] == "_":
+    if _LOOSE_MARK.search(_mask_quotes(inner)) or inner[:1] == "_" or inner[-1:] == "_":
         return None
     return clean_name(inner)
 
@@ -303,7 +304,8 @@ def _split_field(line: str) -> tuple[str, str] | None:
     text = line.strip()
     plain = _BULLETS.sub("", text, count=1)
     key, equals, value = plain.partition("=")
-    if not equals and plain != text:
+    # In `- home: https://x.example/?a=1`, the colon separates: the `=` touches what is before it.
+    if plain != text and (not equals or (": " in key and not key[-1:].isspace())):
         key, equals, value = f"{clean_name(plain)} ".partition(": ")
     return (unquote(clean_name(key)), clean_name(value)) if equals else None
 

@@ -193,7 +193,7 @@ def get_iso_date() -> str:
 QUOTED = re.compile(r'\{\{[ \t]*"[^"\s](?:[^"\r\n]*[^"\s])?"[ \t]*\}\}')
 """Quoted text; it starts and ends with a visible character, so it cannot undo cleaning."""
 
-_BLANK_RUN = re.compile(r"[ \t]+")
+_BLANK_RUN = re.compile(rf"({QUOTED.pattern})|[ \t]+")
 
 
 class Placeholder(NamedTuple):
@@ -248,7 +248,9 @@ def clean_lines(lines: Iterable[str]) -> str:
 
 
 def _clean_runs(text: str) -> str:
-    return _BLANK_RUN.sub(" ", text) if "  " in text or "\t" in text else text
+    has_runs = "  " in text or "\t" in text
+    # What is quoted is left as it is.
+    return _BLANK_RUN.sub(lambda found: found[1] or " ", text) if has_runs else text
 
 
 def find_placeholders(text: str) -> Iterator[Placeholder]:
@@ -265,8 +267,8 @@ def find_placeholders(text: str) -> Iterator[Placeholder]:
         if close < 0:
             start = text.find("{{", line_end)
             continue
-        name = clean_name(text[start + 2 : close])
-        yield Placeholder(name, start, close + 2, name[1:-1] if quoted else "")
+        name = text[start + 2 : close].strip()
+        yield Placeholder(_clean_runs(name), start, close + 2, name[1:-1] if quoted else "")
         start = text.find("{{", close + 2)
 
 

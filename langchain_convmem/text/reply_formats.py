@@ -195,7 +195,7 @@ _FORMATS = (
             for name in ("tool_call", "python")
         ),
         stop=("<|im_end|>",),
-        signs=("<|tool_call_start|>", "<|python_start|>"),
+        signs=("<|tool_call_start|>", "<|tool_list_start|>", "<|python_start|>"),
     ),
     ReplyFormat(
         name="mistral",

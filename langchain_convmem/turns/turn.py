@@ -547,7 +547,7 @@ def continue_turn(
     callers = {call["id"]: n for n, one in enumerate(turn) for call in find_calls(one.message)}
     unknown = [one.tool_call_id for one in results if one.tool_call_id not in callers]
     if not turn or unknown or (not results and _is_last_word(turn[-1])):
-        found = "the input is None and no call is open"
+        found = "the input is None or says nothing new, and no call is open"
         if unknown:
             found = f"the tool result for {unknown[0]!r} answers no call"
         msg = f"there is nothing to go on with: {found} in the thread's last turn; pass what the "

@@ -443,8 +443,12 @@ def fit_blocks(
 
 
 def fold_recalled(message: BaseMessage, recalled: str) -> BaseMessage:
-    """Return a copy of the message with the recalled text as its first text block."""
-    content = merge_messages(HumanMessage([{"type": "text", "text": recalled}]), message).content
+    """Return a copy of the message with the recalled text as its first text block.
+
+    A blank line ends the block: chat templates and some providers join blocks without a sign.
+    """
+    block = {"type": "text", "text": f"{recalled}\n\n"}
+    content = merge_messages(HumanMessage([block]), message).content
     return message.model_copy(update={"content": content})
 
 

@@ -110,7 +110,7 @@ def test_recalled_lines_stand_in_the_question_and_not_in_the_log(host, run, told
     before, fence, after = str(asked.text).rpartition("</recalled>")
     assert before.startswith("<recalled>")
     assert before.count("My bicycle is") == 3
-    assert (fence, after.strip()) == ("</recalled>", "What is my bicycle like?")
+    assert (fence, after) == ("</recalled>", "\n\nWhat is my bicycle like?")
     assert talk(told)[2:] == [("user", "What is my bicycle like?"), ("assistant", "Yes.")]
 
 

@@ -40,7 +40,7 @@ def numbers():
 
 
 RULES = "**Rules:**\nkeep {this} and {{that}} and $5 \\n %s {0} {"
-NOW = "<context>\n**Now:**\nnumber {}, {}\n</context>"
+NOW = "<context>\n**Now:**\nnumber {}, {}\n</context>\n\n"
 
 
 def parsed(function=None):
@@ -65,12 +65,12 @@ class TestMessages:
         assert blocks_of(asked) == [NOW.format(1, 1), "hi"]
 
     @pytest.mark.parametrize(
-        "said", ["hi", HI, [HI], [("human", "hi")]], ids=lambda v: type(v).__name__
+        "said", ["hi", HI, [HI], ("human", "hi"), {"role": "user", "content": "hi"}]
     )
     def test_the_input_is_text_a_message_or_messages(self, said):
         template = parsed().to_chat_prompt(sections=["Role"])
         assert template.invoke({"input": said}).to_messages()[1:] == [HI]
-        assert template.invoke(said).to_messages()[1:] == [HI]
+        assert isinstance(said, dict) or template.invoke(said).to_messages()[1:] == [HI]
 
     def test_a_file_without_text_gives_no_system_message(self):
         template = PromptFile.parse("", strict=False).to_chat_prompt()
@@ -135,7 +135,7 @@ class TestRecalled:
     @pytest.mark.parametrize("recalled", ["{they} met", [HumanMessage("{they} met")]])
     def test_recalled_lines_stand_between_changing_sections_and_the_input(self, recalled):
         asked = formatted(parsed().to_chat_prompt(), recalled=recalled)[-1]
-        assert blocks_of(asked) == [NOW.format(1, 1), "{they} met", "hi"]
+        assert blocks_of(asked) == [NOW.format(1, 1), "{they} met\n\n", "hi"]
 
 
 class TestVariables:
@@ -180,8 +180,8 @@ def test_whatever_stands_in_a_part_reaches_the_model_as_it_is(body, value, said,
     earlier = [HumanMessage(value), AIMessage(said)]
     messages = formatted(template, input=said, history=earlier, recalled=recalled)
     assert messages[:-1] == [SystemMessage(f"**A:**\nx{body}{value}"), *earlier]
-    words = [text for text in (recalled, said) if text]
-    assert messages[-1].text == "".join(words)
+    words = f"{recalled}\n\n" if recalled else ""
+    assert messages[-1].text == words + said
 
 
 class TestTraces:

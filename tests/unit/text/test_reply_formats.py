@@ -332,6 +332,7 @@ def test_what_our_templates_write_is_read_back(read_back, name):
         ("<start_of_turn>model\n<start_function_call>", "gemma"),
         ("<|turn>model\n<|tool_call>call:", "gemma"),
         ("<|im_start|>assistant\n<|tool_call_start|>[", "pythonic"),
+        ("<|im_start|>system\n<|tool_list_start|>[", "pythonic"),
         ("<|im_start|>assistant\n<tool_call>\n<function=", "hermes"),
         ("[gMASK]<sop><|user|><think></think><tool_call>", "hermes"),
         ("<\uff5cUser\uff5c><\uff5cAssistant\uff5c>", "deepseek"),
