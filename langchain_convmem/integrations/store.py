@@ -184,7 +184,8 @@ class ConversationStore(BaseStore):
 
     def _search(self, op: SearchOp) -> list[StoredItem]:
         threads = self._find_threads(op.namespace_prefix)
-        found = self._recall(op, threads) if op.query else self._read_latest(threads)
+        is_blank = not (op.query or "").strip()
+        found = self._read_latest(threads) if is_blank else self._recall(op, threads)
         wanted = op.filter or {}
         kept = [item for item in found if _fits_filter(item.value, wanted)] if wanted else found
         return kept[op.offset : op.offset + op.limit]
@@ -206,8 +207,10 @@ class ConversationStore(BaseStore):
             remember=False,
         )
         read = cache(lambda key: self._read_items(key, names[key.thread_id]))
+        hits = [hit for block in recall.blocks for hit in block.matches]
+        hits.sort(key=lambda hit: -hit.relevance)
         found: list[StoredItem] = []
-        for hit in (hit for block in recall.blocks for hit in block.matches):
+        for hit in hits:
             line = hit.line
             item = read(line.key).get(line.line_id.rpartition("#")[0] or line.line_id)
             if item is not None and item.score is None:
@@ -288,6 +291,8 @@ class ConversationStore(BaseStore):
         place = self._find_place(op.namespace)
         if op.value is None:
             return place, None
+        if not isinstance(op.value, Mapping):
+            raise InvalidMessageError(f"{_WANTED}, got {type(op.value).__name__}")
         if place.thread_id.startswith(_PREFIX):
             return place, _make_message(op, op.value)
         [message] = read_messages([dict(op.value)])
@@ -340,6 +345,9 @@ def _find_end(entry: Entry) -> float:
 
 
 # -- Items and messages ---------------------------------------------------------------------------
+_WANTED = "the value of an item must be a map of JSON: text, numbers, lists and maps of these"
+
+
 class StoredItem(SearchItem):
     """An item, and the entry that holds it."""
 
@@ -364,9 +372,9 @@ def _make_message(op: PutOp, value: Mapping[str, Any]) -> BaseMessage:
         try:
             text = json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError) as error:
-            msg = "the value of an item must be JSON: text, numbers, lists and maps of these"
-            raise InvalidMessageError(msg) from error
-    marks: dict[str, Any] = {"trust": "tool", _FIELD: field}
+            raise InvalidMessageError(_WANTED) from error
+    # A session of its own: what was put before and after an item says nothing of it.
+    marks: dict[str, Any] = {"trust": "tool", "session": op.key, _FIELD: field}
     if op.ttl is not None:
         marks[_TTL] = [op.ttl, get_now_ms()]
     kind = SystemMessage if op.index is False else AIMessage

@@ -93,6 +93,19 @@ def test_search_is_recall_over_what_was_said_and_what_was_put(memory, store):
     assert values(only) == [{"content": "The user's sister is a vet."}]
 
 
+def test_a_few_are_the_first_of_many_and_no_item_comes_with_its_neighbours(memory, store):
+    about = "dog-cat river soup river tea river boat dog-cat soup cat dog-tea soup dog-tea boat cat"
+    said = [f"The {one} {n}" for n, one in enumerate(about.split())]
+    memory.add_messages(said, thread_id="t", user_id="ana")
+    for text in said:
+        store.put(("a",), text, {"content": text})
+    for place in (("threads", "t"), ("a",)):
+        found = [values(store.search(place, query="dog", limit=limit)) for limit in range(5)]
+        assert found == [found[4][:limit] for limit in range(5)]
+    assert all("dog" in one["content"] for one in found[4])
+    assert store.search(("a",), query=" ") == store.search(("a",))
+
+
 def test_a_thread_is_read_and_continued_as_items(memory, store):
     memory.add_messages([("user", "Hi"), ("ai", "Hello")], thread_id="t", user_id="ana")
     store.put(("threads", "t"), "m3", {"role": "user", "content": "And now?"})
@@ -218,9 +231,9 @@ def test_a_store_of_nobody_is_refused(memory, options):
 
 
 def test_what_cannot_be_kept_is_refused_and_nothing_of_the_batch_is_written(memory, store):
-    puts = [PutOp(("a",), "k", {"n": 1}), PutOp(("a",), "l", {"n": object()})]
-    with pytest.raises(InvalidMessageError, match="JSON"):
-        store.batch(puts)
+    for wrong in ({"n": object()}, [1]):
+        with pytest.raises(InvalidMessageError, match="JSON"):
+            store.batch([PutOp(("a",), "k", {"n": 1}), PutOp(("a",), "l", wrong)])
     with pytest.raises(ConfigError, match="must not be empty"):
         store.put(("a",), "", {"n": 1})
     with pytest.raises(ConfigError, match="number of minutes"):
