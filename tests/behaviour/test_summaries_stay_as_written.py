@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from scripted_chat import ScriptedChatModel
-from summaries import ScriptedSummarizer
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SummaryReport, SummarySettings
 
@@ -156,32 +155,3 @@ def test_what_the_text_leaves_out_stands_beside_it_in_a_piece_of_its_own():
     assert len(stored) == 2
     _, stored = compact(ROOF, text, facts_tokens=0)
     assert stored == (text,)
-
-
-@pytest.mark.parametrize(
-    "reply", ["I'm sorry, but I can't help with that.", ConnectionError("no route")]
-)
-@pytest.mark.parametrize("turns", [12])
-def test_without_a_summary_the_view_keeps_to_its_budget_and_one_event_says_so(reply, turns):
-    events: list[Any] = []
-    summarizer = ScriptedSummarizer(reply)
-    settings = SummarySettings(trigger=("tokens", 200), keep=("tokens", 100), first_pause_s=3600)
-    memory = ConversationMemory(
-        InMemoryLog(),
-        summarizer=summarizer,
-        summary_settings=settings,
-        summarize_when="foreground",
-        on_summary=events.append,
-    )
-    with memory:
-        model = ScriptedChatModel(replies=["Fine."])
-        chain = memory.wrap(model, recall=False, context_tokens=500)
-        for number in range(turns):
-            text = f"{number}: {'This is a long message that says little. ' * 6}"
-            chain.invoke(text, {"configurable": {"thread_id": "t"}})
-        view = memory.history("t").context(max_tokens=500)
-    assert [event.kind for event in events] == ["failed"]
-    assert len(summarizer.requests) == 1
-    assert view.tokens <= 500
-    assert view.is_cut
-    assert all("long message" in str(asked[-1].text) for asked in model.seen)

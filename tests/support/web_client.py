@@ -17,24 +17,27 @@ ORIGIN = "http://127.0.0.1:8501"
 
 
 class SlowModel(OfflineChatModel):
-    """Says two words and waits when asked to count; fails when asked to; else quotes."""
+    """Says a few words and waits when asked to count; fails when asked to; else quotes."""
+
+    cue: str = "Count."
+    words: tuple[str, ...] = ("One, ", "two")
 
     async def _astream(self, messages, *args, **kwargs):
         text = messages[-1].text
         if text.endswith("Fail."):
             raise ProviderError("no words left")
-        if not text.endswith("Count."):
+        if not text.endswith(self.cue):
             async for chunk in super()._astream(messages, *args, **kwargs):
                 yield chunk
             return
-        for word in ("One, ", "two"):
+        for word in self.words:
             yield ChatGenerationChunk(message=AIMessageChunk(word))
         COUNTING.set()
         await asyncio.Event().wait()
 
 
 COUNTING = threading.Event()
-"""Set when a model has counted to two."""
+"""Set when a model has counted."""
 
 
 @contextlib.contextmanager

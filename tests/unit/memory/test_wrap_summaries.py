@@ -196,8 +196,9 @@ LONG = "This is a long message that tells nothing worth keeping. " * 4
 
 
 def test_a_model_is_told_of_messages_that_it_neither_sees_nor_has_summarised():
-    broken = ScriptedSummarizer(ProviderError("overloaded"))
-    with summarising("foreground", broken, settings=RESTING) as memory:
+    broken, events = ScriptedSummarizer(ProviderError("overloaded")), []
+    tells = {"on_summary": events.append}
+    with summarising("foreground", broken, settings=RESTING, **tells) as memory:
         model = ScriptedChatModel(replies=["Fine."])
         for number in range(12):
             chat(memory, f"{number}: {LONG}", model=model, context_tokens=600)
@@ -206,8 +207,9 @@ def test_a_model_is_told_of_messages_that_it_neither_sees_nor_has_summarised():
         framing = [bare(one.text) for one in asked if is_framing(one)]
         is_cut = 2 * number + 1 > len(asked) - len(framing)
         assert framing == [LEFT_OUT_TEXT, NOTED_TEXT] * is_cut
-    assert view.is_cut
+    assert (view.is_cut, view.tokens <= 600) == (True, True)
     assert bare(view.messages[0].text) == LEFT_OUT_TEXT
+    assert ([event.kind for event in events], len(broken.requests)) == (["failed"], 1)
 
 
 def test_the_model_sees_the_summary_or_what_it_covers():
