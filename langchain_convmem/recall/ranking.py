@@ -223,7 +223,7 @@ class View(NamedTuple):
     def is_about_asker(self) -> bool:
         """Whether the question may be about the person who asks."""
         meant = read_person(self.query.text, self.query.before)
-        return meant.asker or (meant.subject_open and not meant.listener)
+        return meant.asker or meant.subject_open
 
 
 # -- scoring --------------------------------------------------------------------------------------
@@ -397,9 +397,8 @@ def _raise_answer(view: View, ranking: Ranking) -> frozenset[int]:
         reply = table.list_segments(line if following is None else following)
         answer |= {*table.list_segments(line), *(reply if len(reply) > 1 else ())}
     found = [number for number in answer if view.counted[number]]
-    if found:
-        worth = _ANSWER_SHARE * relevance.max(where=view.counted, initial=0.0)
-        relevance[found] = np.maximum(relevance[found], worth)
+    worth = _ANSWER_SHARE * relevance.max(where=view.counted, initial=0.0)
+    relevance[found] = np.maximum(relevance[found], worth)
     return frozenset(found)
 
 
@@ -433,8 +432,6 @@ def _find_muted(view: View) -> Mask:
     muted = ignorant.copy()
     words, quoted = select_telling_words(text), fold(text)
     saying_little = ignorant | (lexical.select_marked("asks") & ~assistant)
-    if not saying_little.any():
-        return saying_little
     held = view.held.select(saying_little.nonzero()[0], len(table))
     coverage = compute_coverage(view.terms, held, lexical)
     for number in (coverage >= _REPEATS - _ROUNDING).nonzero()[0].tolist():
@@ -576,9 +573,9 @@ def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
     nearness = _compare_with(view, lead)
     score = standardize(nearness, stated) + _ASKED_SHARE * standardize(similarity, stated)
     scale = max(math.log(count) / math.log(_USUAL_COUNT), 1.0) ** 2
-    times, lines = view.table.get_column("time"), view.table.get_column("line")
-    later = stated & (times > times[lead]) & (lines != lines[lead])
-    near: list[int] = (later & (score >= _MAY_REPLACE * scale)).nonzero()[0].tolist()
+    times = view.table.get_column("time")
+    later = stated & (times > times[lead]) & (score >= _MAY_REPLACE * scale)
+    near: list[int] = later.nonzero()[0].tolist()
     found = _leave_out_other_numbers(view, lead, near)
     leading = sorted(found, key=lambda number: -score[number])[:_MOST_LEADING]
     for place, number in enumerate(leading, 1):

@@ -1,17 +1,13 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from histories import shown_lines
-from langchain_core.embeddings import Embeddings
-from langchain_core.messages import HumanMessage
 from watched_embedder import WordEmbeddings
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.views.codec import make_draft
+from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")
 LATER_MS = 1_720_000_000_000
@@ -81,23 +77,6 @@ def test_the_later_of_two_statements_leads_and_the_other_is_called_older(
 
 
 @pytest.mark.encoder
-def test_of_three_statements_each_comes_before_those_said_earlier(recall_of):
-    said = [NEW, "My phone number is 555 4321.", OLD]
-    found = recall_of(*[(text, None) for text in said]).recall(ANA, QUESTION)
-    assert [text for text in shown_lines(found) if text in said] == said[::-1]
-    assert older_lines(found) == said[1::-1]
-
-
-@pytest.mark.encoder
-def test_the_order_of_writing_is_not_the_order_of_time(log, chat, everyday):
-    chat(log, everyday)
-    for number, (text, time_ms) in enumerate(((NEW, LATER_MS), (OLD, LATER_MS - 10**10))):
-        said = {"timestamp": time_ms, "session": str(number)}
-        log.append(ThreadKey("ana", "x"), [make_draft(HumanMessage(text, additional_kwargs=said))])
-    assert LineRecall(log).recall(ANA, QUESTION, k=1).matches[0].line.text == NEW
-
-
-@pytest.mark.encoder
 @limits
 @pytest.mark.parametrize(
     ("question", "stated", "later"),
@@ -136,23 +115,6 @@ def test_the_stated_fact_leads_however_often_it_was_asked_for(recall_of, times, 
         assert {ASKED, KNOWS_NOTHING}.isdisjoint(shown_lines(found))
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "I'm sorry, I don't have any information about your car.",
-        "You haven't told me where you parked the car.",
-        "Ich weiß nicht, wo du das Auto geparkt hast.",
-        "Je ne sais pas où tu as garé la voiture.",
-        "No sé dónde aparcaste el coche.",
-    ],
-)
-def test_a_reply_that_knows_nothing_never_comes_before_the_statement(recall_of, reply):
-    recall = recall_of((FACT, "Noted."), *[(ASKED, reply)] * 5)
-    for question in (ASKED, "Which level is my car on?", "car"):
-        order = ranked(recall, question)
-        assert order.index(FACT) < order.index(reply)
-
-
 SAME = [FACT, f"  {FACT}", FACT.upper(), FACT.replace(" ", "\n", 1)]
 
 
@@ -164,35 +126,18 @@ def test_equal_lines_are_shown_once_within_a_budget(recall_of, max_tokens):
 
 
 TENT = "The red tent is in the cellar."
-BOTH = [(TENT, None), (None, TENT)]
 
 
-@pytest.mark.parametrize("order", [BOTH, BOTH[::-1]], ids=["user first", "assistant first"])
 @pytest.mark.parametrize(
     ("question", "role"),
-    [
-        ("Where is my red tent?", "user"),
-        ("Where did I put the red tent?", "user"),
-        ("Where did you say the red tent is?", "assistant"),
-        ("Did you recommend the cellar for the red tent?", "assistant"),
-        ("Wo ist mein red tent?", "user"),
-        ("¿Dónde está mi red tent?", "user"),
-        ("Où est ma red tent ?", "user"),
-    ],
+    [("Wo ist mein red tent?", "user"), ("Where did you say the red tent is?", "assistant")],
 )
-def test_of_equal_words_those_of_the_person_who_is_meant_lead(
-    chat, everyday, question, role, order
-):
+def test_of_equal_words_those_of_the_person_who_is_meant_lead(chat, everyday, question, role):
     log = InMemoryLog()
-    chat(log, [*order, *everyday])
+    chat(log, [(TENT, None), (None, TENT), *everyday])
     match = LineRecall(log).recall(ANA, question, k=1).matches[0]
     assert (match.line.text, match.line.role) == (TENT, role)
     assert "speaker" in match.why
-
-
-def test_a_question_about_nobody_prefers_nobody(recall_of):
-    found = recall_of(*BOTH).recall(ANA, "Where is the red tent?", k=3, ranking=2)
-    assert found.matches[0].relevance == pytest.approx(found.matches[1].relevance)
 
 
 PET, PETS = "We adopted a cat, Miso, in March.", "Which pets do I have?"
@@ -204,36 +149,6 @@ def test_a_line_that_names_one_of_a_kind_leads_and_says_why(recall_of):
     first, *others = recall.recall(ANA, PETS, ranking=100).matches
     assert (first.line.text, "kind" in first.why) == (PET, True)
     assert not any("kind" in match.why for match in others)
-
-
-TABBY, KEEP = "I adopted a tabby, Miso.", "Which pets do I keep?"
-
-
-class OneTopic(Embeddings):
-    """The fact and its question are alike; each other text is about something of its own."""
-
-    fingerprint = "topics-64"
-
-    def embed_documents(self, texts):
-        return [self.embed_query(text) for text in texts]
-
-    def embed_query(self, text):
-        own = np.random.default_rng(sum(map(ord, text))).normal(size=64)
-        own /= np.linalg.norm(own)
-        if text in (TABBY, KEEP):
-            own *= 0.87
-            own[0] += 0.5
-        return own.tolist()
-
-
-def test_meaning_leads_over_a_word_shared_by_chance_and_words_that_answer_lead(recall_of):
-    chance, tent = "I keep bees out of my tent.", "My leaking tent stands in the orchard."
-    said = [(TABBY, "Nice."), (chance, "Seal it."), (tent, "Seal it."), *AROUND]
-    recall = recall_of(*said, before=[], embeddings=OneTopic())
-    order = ranked(recall, KEEP)
-    assert order.index(TABBY) < order.index(chance)
-    found = recall.recall(ANA, "Where does my leaking tent stand, in which orchard?")
-    assert found.matches[0].line.text == tent
 
 
 DAY_MS = 24 * 3_600_000
@@ -267,22 +182,3 @@ def test_in_a_year_of_requests_the_present_state_comes_back_and_before_the_old_o
     present, first = (sum(column) / len(pairs) for column in zip(*places, strict=True))
     assert present >= least[0]
     assert first >= least[1]
-
-
-WISH = "Always give me the version number when I ask about software libraries."
-
-
-@pytest.mark.parametrize(
-    ("said", "question", "comes"),
-    [
-        ((WISH, "Gladly."), "Which libraries does our report need?", True),
-        ((WISH, "Gladly."), "Where does my brother live?", False),
-        # What the assistant asks for is none of the user's.
-        (("Hm.", WISH), "Which libraries does our report need?", False),
-    ],
-)
-def test_an_instruction_comes_along_where_it_is_about_the_question(
-    recall_of, said, question, comes
-):
-    order = ranked(recall_of(said, ("We use pandas for the report.", "Nice.")), question)
-    assert order.index(WISH) < 3 if comes else order.index(WISH) > 10
