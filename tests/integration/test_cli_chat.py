@@ -212,17 +212,13 @@ def texts(db, thread_id="t1"):
     return [" ".join(turn.contents) for turn in turns]
 
 
-def test_undo_takes_back_and_retry_asks_again(chat, db, model):
-    model(["One"], ["Two"], ["Three"])
+def test_undo_takes_back_retry_asks_again_and_edit_asks_something_else(chat, db, model):
+    model(["One"], ["Two"], ["Three"], ["Four"])
     code, out, _ = chat("Hi", "/undo", "Ho", "/retry")
     assert (code, out) == (0, "One\nundone: Hi\nTwo\nThree\n")
     assert texts(db) == ["Ho", "Three"]
-
-
-def test_edit_says_something_else(chat, db, model):
-    model(["One"], ["Two"])
-    chat("Hi", "/edit Hello there")
-    assert texts(db) == ["Hello there", "Two"]
+    chat("/edit Hello there")
+    assert texts(db) == ["Hello there", "Four"]
 
 
 @pytest.mark.parametrize("line", ["/undo", "/retry", "/edit x", "/why"])

@@ -19,18 +19,13 @@ limits = pytest.mark.parametrize("limits", LIMITS, ids=str)
 def recall_of(chat, everyday):
     """Return a recall over everyday talk and, later, these exchanges; None leaves a side silent."""
 
-    def make(*exchanges, before=everyday, embeddings=None, **settings):
+    def make(*exchanges, before=everyday):
         log = InMemoryLog()
         chat(log, before)
         chat(log, exchanges, thread="stated", start_ms=LATER_MS)
-        return LineRecall(log, embeddings, RecallSettings(**settings))
+        return LineRecall(log)
 
     return make
-
-
-def ranked(recall, question):
-    found = recall.recall(ANA, question, k=1, ranking=500)
-    return [match.line.text for match in found.matches]
 
 
 def older_lines(found):
