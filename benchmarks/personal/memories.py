@@ -100,7 +100,7 @@ class PersonalMemory:
     def ask_by_words(self, question: str, max_tokens: int) -> Answer:
         """Return the best single lines by BM25."""
         found = self._words.find(extract_query_terms(question))
-        scores = self._words.compute_scores(found, k1=1.2, b=0.75)
+        scores = self._words.compute_scores(found, b=0.75)
         best = np.argsort(-scores, kind="stable").tolist()
         return Answer(tuple(take((self._texts[number] for number in best), max_tokens)))
 

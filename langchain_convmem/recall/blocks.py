@@ -220,7 +220,6 @@ class _Packer:
     max_blocks: int | None
     room: int | None = None
     groups: list[LineGroup] = field(default_factory=list)
-    group_of: dict[int, LineGroup] = field(default_factory=dict)
     # The lines of groups, and in a budget those next to them.
     reached: set[int | None] = field(default_factory=set)
 
@@ -237,8 +236,9 @@ class _Packer:
                 misses = 0
             else:
                 misses += 1
+        group_of = {line: group for group in self.groups for line in group.lines}
         for line, number in hits:
-            self.group_of[line].hits.append(number)
+            group_of[line].hits.append(number)
         return self.groups
 
     def _add(self, number: int, at: int) -> bool:
@@ -302,7 +302,6 @@ class _Packer:
         self.groups[at : at + 1] = [merged]
         for group in near[1:]:
             self.groups.remove(group)
-        self.group_of |= dict.fromkeys(merged.lines, merged)
         self.reached.update(self._reach([*merged.lines]))
 
 
@@ -447,16 +446,17 @@ def _write_matches(ranking: Ranking, numbers: Collection[int]) -> dict[int, Line
     for number, held in zip(numbers, shared, strict=True):
         line = table.find_line(number)
         words = [word for word, term in term_of.items() if term in held]
-        own = ranking.meaning[number] + ranking.words[number] + ranking.kinds[number]
-        reasons = {
-            "meaning": ranking.meaning[number] >= _TELLING,
-            "kind": ranking.kinds[number] >= _TELLING,
-            f"words: {', '.join(words)}": words,
-            "speaker": ranking.said_by[number] > 0,
-            "date": any(since_ms <= line.time_ms < until_ms for since_ms, until_ms in spans),
-            "neighbours": ranking.around[number] > max(own, 0.0),
-        }
-        why = tuple(reason for reason, is_true in reasons.items() if is_true)
+        meaning, kind = ranking.meaning.item(number), ranking.kinds.item(number)
+        own = meaning + ranking.words.item(number) + kind
+        reasons = (
+            ("meaning", meaning >= _TELLING),
+            ("kind", kind >= _TELLING),
+            (f"words: {', '.join(words)}", words),
+            ("speaker", ranking.said_by.item(number) > 0),
+            ("date", any(since_ms <= line.time_ms < until_ms for since_ms, until_ms in spans)),
+            ("neighbours", ranking.around.item(number) > max(own, 0.0)),
+        )
+        why = tuple([reason for reason, is_true in reasons if is_true])
         relevance, similarity = ranking.relevance.item(number), ranking.view.similarity.item(number)
         found[number] = LineMatch(line, relevance, similarity, why, table.get_place(number)[2])
     return found

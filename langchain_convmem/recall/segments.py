@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -103,7 +103,7 @@ _LATEST_MS = 2**62
 SESSION_GAP_MS = 30 * 60 * 1000
 """Two lines of a thread further apart than this belong to different sessions."""
 _NAMES = ("speaker", "role", "trust")
-_OF_LINES = ("line", "thread", "session", "position", "time", *_NAMES)
+_COLUMNS = ("line", "thread", "session", "position", "time", *_NAMES, *Segment._fields)
 
 
 class SegmentTable:
@@ -123,8 +123,7 @@ class SegmentTable:
         self._known: dict[str, dict[str, int]] = {name: {} for name in _NAMES}
         self._tags: dict[tuple[str, bool, Scalar], list[int]] = {}
         self._links: tuple[Links, Links] | None = None
-        names = (*_OF_LINES, *Segment._fields)
-        self._columns = {name: GrowableArray(np.int64) for name in names}
+        self._columns = {name: GrowableArray(np.int64) for name in _COLUMNS}
         self._live = GrowableArray(np.bool_)
 
     def __len__(self) -> int:
@@ -138,37 +137,37 @@ class SegmentTable:
 
         A blank line has none.
         """
-        first, told, borders = len(self), array("q"), array("q")
-        for line in lines:
-            if line.text.strip():
-                pieces = split_line(line.text)
-                told.extend((len(pieces), *self._add(line, len(pieces))))
-                borders.extend(chain.from_iterable(pieces))
-        counts, *columns = np.array(told).reshape(-1, 1 + len(_OF_LINES)).T
-        for name, values in zip(_OF_LINES, columns, strict=True):
-            self._columns[name].extend(values.repeat(counts))
-        for name, values in zip(Segment._fields, np.array(borders).reshape(-1, 2).T, strict=True):
-            self._columns[name].extend(values)
-        added = range(first, len(self))
-        self._live.extend(np.ones(len(added), dtype=np.bool_))
+        first, start = len(self), len(self.lines)
+        added = [line for line in lines if line.text.strip()]
+        pieces = [split_line(line.text) for line in added]
+        counts = [len(some) for some in pieces]
+        columns: dict[str, Iterable[int]] = {
+            "line": range(start, start + len(added)),
+            "position": [line.position for line in added],
+            # A time from a foreign file may be outside of every calendar.
+            "time": [max(-_LATEST_MS, min(line.time_ms, _LATEST_MS)) for line in added],
+        }
+        for name, known in self._known.items():
+            said = [getattr(line, name) for line in added]
+            for value in dict.fromkeys(said):
+                known.setdefault(value, len(known))
+            columns[name] = map(known.__getitem__, said)
+        sessions = np.array([self._assign_session(line) for line in added], dtype=np.int64)
+        columns["thread"], columns["session"] = sessions.reshape(-1, 2).T
+        for name, values in columns.items():
+            self._columns[name].extend(np.repeat(np.fromiter(values, dtype=np.int64), counts))
+        self._columns["start"].extend([one.start for some in pieces for one in some])
+        self._columns["end"].extend([one.end for some in pieces for one in some])
+        for number, (line, count) in enumerate(zip(added, counts, strict=True), start):
+            self._entries.setdefault(line.entry_id, number)
+            for name, tag in line.tags.items():
+                label = _make_label(name, tag)
+                self._tags.setdefault(label, []).extend(range(len(self), len(self) + count))
+            self._first_segment.append(len(self) + count)
+        self.lines += added
+        self._live.extend(np.ones(len(self) - first, dtype=np.bool_))
         self._links = None
-        return added
-
-    def _add(self, line: DialogLine, count: int) -> tuple[int, ...]:
-        """Add a line of so many segments; return what columns tell of it."""
-        number, first = len(self.lines), len(self)
-        thread, session = self._assign_session(line)
-        self.lines.append(line)
-        self._entries.setdefault(line.entry_id, number)
-        self._first_segment.append(first + count)
-        for name, tag in line.tags.items():
-            self._tags.setdefault(_make_label(name, tag), []).extend(range(first, first + count))
-        # A time from a foreign file may be outside of every calendar.
-        time_ms = max(-_LATEST_MS, min(line.time_ms, _LATEST_MS))
-        names = [
-            known.setdefault(getattr(line, name), len(known)) for name, known in self._known.items()
-        ]
-        return number, thread, session, line.position, time_ms, *names
+        return range(first, len(self))
 
     def _assign_session(self, line: DialogLine) -> tuple[int, int]:
         """Return the numbers of the thread and the session of a thread's next line."""
@@ -205,7 +204,8 @@ class SegmentTable:
 
     def find_line_number(self, number: int) -> int:
         """Return the number of the line that a segment belongs to."""
-        return int(self._columns["line"].get_item(number))
+        found: int = self._columns["line"].get_item(number)
+        return found
 
     def find_line(self, number: int) -> DialogLine:
         """Return the line that a segment belongs to."""
@@ -253,9 +253,10 @@ class SegmentTable:
         self, line_number: int, step: int, *, cross_sessions: bool = False
     ) -> int | None:
         """Return the line after (`step` 1) or before (-1) in the same session or thread."""
-        segments = self.list_segments(line_number)
-        before, after = self.get_links(cross_sessions=cross_sessions)
-        found = int(after[segments[-1]] if step > 0 else before[segments[0]])
+        at = (1, self._first_segment[line_number + 1] - 1)
+        if step < 0:
+            at = (0, self._first_segment[line_number])
+        found: int = self.get_links(cross_sessions=cross_sessions).item(*at)
         return self.find_line_number(found) if found >= 0 else None
 
     # -- reading all ------------------------------------------------------------------------------

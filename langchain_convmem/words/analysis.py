@@ -109,29 +109,29 @@ def extract_query_terms(text: str, index: LexicalIndex | None = None) -> dict[st
         text: The question.
         index: What is searched: its languages count. None: that of the question and English.
     """
-    held = () if index is None else index.compute_rarities(_LANGUAGE_OF)
-    words, telling = _extract_query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
+    held = () if index is None else index.select_held(_LANGUAGE_OF)
+    _, words, telling = _extract_query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
     terms = dict(telling or words)
     if index is not None:
-        said = {terms[term] for term in index.compute_rarities(terms)}
+        said = {terms[term] for term in index.select_held(terms)}
         is_short = len(terms) <= _MOST_TERMS
         for term, word in tuple(terms.items()):
             is_character = len(term) == 1 and _IS_UNSPACED.match(term)
             if is_character or (is_short and word not in said and len(term) >= _LEAST_PART):
-                begun = index.compute_rarities(term[:-cut] for cut in range(1, len(term) // 3 + 1))
+                begun = index.select_held(term[:-cut] for cut in range(1, len(term) // 3 + 1))
                 terms |= dict.fromkeys((*index.find_terms_with(term), *begun), word)
     return terms
 
 
 def select_telling_words(text: str) -> frozenset[str]:
     """Return the content words of a question; empty if it has only function words."""
-    _, telling = _extract_query_words(text, ())
+    _, _, telling = _extract_query_words(text, ())
     return frozenset(word for _, word in telling)
 
 
 @lru_cache(maxsize=16)
-def _extract_query_words(text: str, held: tuple[str, ...]) -> tuple[_Words, _Words]:
-    """Return all terms of a question, and those of words that tell what it is about."""
+def _extract_query_words(text: str, held: tuple[str, ...]) -> tuple[str, _Words, _Words]:
+    """Return a question's language, its terms, and those of words that tell what it is about."""
     # Kept for a moment, since one recall asks for them several times.
     runs = _split_runs(text)
     own = detect_language([run.casefold() for run in runs])
@@ -144,7 +144,7 @@ def _extract_query_words(text: str, held: tuple[str, ...]) -> tuple[_Words, _Wor
             words.setdefault(term, shown)
             if tells:
                 telling[term] = words[term]
-    return tuple(words.items()), tuple(telling.items())
+    return own, tuple(words.items()), tuple(telling.items())
 
 
 @lru_cache(maxsize=10_000)
@@ -173,10 +173,9 @@ def find_kinds(text: str) -> Mapping[str, frozenset[str]]:
     Each comes with the terms of what is of that kind, its own among them: "pet" with "cat". Of
     words that name the same kind, such as "job" and "profession", the first stands for all.
     """
-    runs = _split_runs(text)
-    if detect_language([run.casefold() for run in runs]) != ENGLISH:
+    language, _, telling = _extract_query_words(text, ())
+    if language != ENGLISH:
         return {}
-    _, telling = _extract_query_words(text, ())
     kinds = _load_kinds()
     first_names = {tuple(kinds[term]): term for term, _ in reversed(telling) if term in kinds}
     return {name: frozenset(starmap(stem, kind)) for kind, name in first_names.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T", bound=np.generic)
 _FIRST_CAPACITY = 64
+# How soon repeats of a word stop counting.
+_K1 = 1.2
 
 
 class GrowableArray:
@@ -103,6 +106,8 @@ class LexicalIndex:
         self._removed = GrowableArray(np.bool_)
         self._present = 0
         self._total_length = 0
+        # How many terms there are in a text, each on its line: looking into every one takes longer.
+        self._listed = 0, ""
         self._kept: dict[Hashable, tuple[tuple[int, int], NDArray[Any]]] = {}
 
     def __len__(self) -> int:
@@ -186,38 +191,36 @@ class LexicalIndex:
 
     def find_terms_with(self, part: str) -> list[str]:
         """Return the terms that hold a part, in the order in which they came."""
-        return [term for term in self._postings if part in term]
+        if len(self._postings) > self._listed[0]:
+            self._listed = len(self._postings), "\n".join(self._postings)
+        _, text = self._listed
+        held = re.finditer(f"{re.escape(part)}.*", text)
+        return [text[text.rfind("\n", 0, one.start()) + 1 : one.end()] for one in held]
 
     def compute_scores(
-        self,
-        found: Postings,
-        *,
-        k1: float = 1.2,
-        b: float = 0.3,
-        ignored: NDArray[np.bool_] | None = None,
+        self, found: Postings, *, b: float = 0.3, ignored: NDArray[np.bool_] | bool = False
     ) -> NDArray[np.float64]:
         """Return every document's BM25 score for the terms that were found; removed ones score 0.
 
         Args:
             found: What `find` returned for them.
-            k1: How soon repeats of a word stop counting.
             b: Share of the length normalisation, from 0 to 1.
             ignored: Documents that do not count in how rare a term is.
         """
-        gone = self._removed.view if ignored is None else self._removed.view | ignored
+        gone = self._removed.view | ignored
         present = len(self) - int(np.count_nonzero(gone))
         average = max(self._total_length / max(self._present, 1), 1.0)
-        damping = k1 * (1 - b + b * self._lengths.view / average)
+        damping = self.keep(b, lambda: _K1 * (1 - b + b * self._lengths.view / average))
         having = found.sizes - found.select(gone.nonzero()[0], len(self)).sizes
         rarities = [_weigh_rarity(present, one) for one in having.tolist()]
-        worth = np.repeat(rarities, found.sizes) * found.counts * (k1 + 1)
+        worth = np.repeat(rarities, found.sizes) * found.counts * (_K1 + 1)
         worth /= found.counts + damping.take(found.documents)
         scores = found.sum_up(worth, len(self))
         scores[self._removed.view] = 0.0
         return scores
 
     def compute_kind_scores(
-        self, kinds: Mapping[str, Iterable[str]], ignored: NDArray[np.bool_] | None = None
+        self, kinds: Mapping[str, Iterable[str]], ignored: NDArray[np.bool_] | bool = False
     ) -> NDArray[np.float64]:
         """Return what documents score by terms of the kinds that a question names.
 
@@ -228,9 +231,8 @@ class LexicalIndex:
             kinds: By the term that names a kind the terms of what is of it.
             ignored: Documents that do not count in how rare a kind is.
         """
-        counted = ~self._removed.view if ignored is None else ~(self._removed.view | ignored)
+        counted, scores = ~(self._removed.view | ignored), np.zeros(len(self))
         present = int(np.count_nonzero(counted))
-        scores = np.zeros(len(self))
         for name, terms in kinds.items():
             holding, named = map(self._select_holding, (frozenset(terms), frozenset([name])))
             having = int(np.count_nonzero(holding & counted))
@@ -261,9 +263,13 @@ class LexicalIndex:
             known = self._kept[name] = size, make()
         return known[1]
 
+    def select_held(self, terms: Iterable[str]) -> list[str]:
+        """Return the terms that some document has, removed ones included."""
+        return list(filter(self._postings.__contains__, terms))
+
     def compute_rarities(self, terms: Iterable[str]) -> dict[str, float]:
         """Return how rare each term is that some document has: its inverse document frequency."""
-        counts = {term: len(self._postings[term]) // 2 for term in terms if term in self._postings}
+        counts = {term: len(self._postings[term]) // 2 for term in self.select_held(terms)}
         return {term: _weigh_rarity(self._present, count) for term, count in counts.items()}
 
 

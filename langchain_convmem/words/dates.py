@@ -135,8 +135,7 @@ def find_named_days(text: str, said_ms: int, *, aim: Aim = "future") -> list[Spa
 @lru_cache(maxsize=16)
 def _find_named_days(lowered: str, day: int, aim: Aim) -> tuple[Span, ...]:
     # Kept for a moment: one recall asks when it ranks and when it says why.
-    if not _DIGIT.search(lowered) and _SIGNS.isdisjoint(_WORD.findall(lowered)):
-        return ()
+    said = {*_WORD.findall(lowered), *("0" if re.search(r"\d", lowered) else ())}
     today = _EPOCH + timedelta(days=day)
     found: list[tuple[int, Span]] = []
 
@@ -145,8 +144,10 @@ def _find_named_days(lowered: str, day: int, aim: Aim) -> tuple[Span, ...]:
         # What one pattern has read means nothing else.
         return " " * len(match[0])
 
-    for pattern, read in (*_ASKED, *_NAMED) if aim == "past" else _NAMED:
-        lowered = pattern.sub(partial(take, read), lowered)
+    for pattern, read, signs in (*_ASKED, *_NAMED) if aim == "past" else _NAMED:
+        # Most questions name no time, and looking for one costs more than a recall.
+        if not signs.isdisjoint(said):
+            lowered = pattern.sub(partial(take, read), lowered)
     return tuple(span for _, span in sorted(dict.fromkeys(found)))
 
 
@@ -238,8 +239,7 @@ def _read_day_away(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Day
 
 
 def _read_units_away(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
-    said = match["count"]
-    count = _NUMBER_WORDS.get(said) or int(said)
+    count = _NUMBER_WORDS.get(match["count"]) or int(match["count"])
     days = _UNITS[match["unit"]]
     day = today + timedelta(days=count * days * (-1 if match["back"] else 1))
     # "In two weeks" may well be a day or two later, "three weeks ago" three days.
@@ -262,9 +262,7 @@ def _read_weekday(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days
 
 
 def _read_stretch(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days]:
-    step = -1 if match["last"] or match["after_last"] else 1
-    if match["this"]:
-        step = 0
+    step = 0 if match["this"] else -1 if match["last"] or match["after_last"] else 1
     unit = match["unit"]
     if unit in _WEEKENDS:
         saturday = today + timedelta(days=5 - today.weekday() + 7 * min(step, 0))
@@ -284,8 +282,19 @@ def _read_stretch(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days
 # -- the patterns ------------------------------------------------------------------------------
 
 
-def _rule(read: _Reader, pattern: str) -> tuple[re.Pattern[str], _Reader]:
-    return re.compile(rf"(?<!\w){pattern}(?!\w)"), read
+# Of these words one stands in whatever a pattern with such a part finds.
+_SIGNS = {
+    _MONTH: frozenset(MONTH_OF),
+    _MANY_DAYS: frozenset(_WORD.findall(name)[-1] for name in _DAYS_AWAY),
+    _MANY_WEEKDAYS: frozenset(WEEKDAY_OF),
+    _MANY_UNITS: frozenset(_UNITS).union(_WEEKENDS),
+}
+
+
+def _rule(read: _Reader, pattern: str) -> tuple[re.Pattern[str], _Reader, frozenset[str]]:
+    found = (words for part, words in _SIGNS.items() if part in pattern)
+    # In what others find stands a digit, which 0 stands for.
+    return re.compile(rf"(?<!\w){pattern}(?!\w)"), read, next(found, frozenset("0"))
 
 
 _AMOUNT = rf"(?P<count>\d\d?|{_MANY_NUMBERS})\s+(?P<unit>{_MANY_UNITS})"
@@ -354,9 +363,3 @@ _NAMED = (
         r"(?:le|el día|el dia|el|il giorno|il) (?P<day>[1-3]?\d)(?![\d%:.,h€])",
     ),
 )
-# Most questions name no time, and looking for one costs more than a recall: it is looked for only
-# where there is a digit or one of these words.
-_SIGNS = frozenset(_WORD.findall(name)[-1] for name in _DAYS_AWAY).union(
-    MONTH_OF, WEEKDAY_OF, _WEEKENDS, _UNITS
-)
-_DIGIT = re.compile(r"\d")

@@ -163,10 +163,10 @@ def list_languages(words: Sequence[str]) -> list[str]:
     """Return the Latin-script languages that tie for the most function words among `words`."""
     known, asked = _find_languages_of(), words[:_MOST_VOTES]
     votes = Counter(chain.from_iterable(known[word] for word in asked if word in known))
-    most = max(map(votes.__getitem__, LATIN))
+    most = max(votes.values(), default=0)
     # A word or two in a page of code are no sign.
     is_noise = 0 < most * _LEAST_SHARE < len(asked)
-    return [ENGLISH] if is_noise else [name for name in LATIN if votes[name] == most]
+    return [ENGLISH] if is_noise else [name for name in LATIN if votes.get(name, 0) == most]
 
 
 @lru_cache(maxsize=10_000)

@@ -61,9 +61,8 @@ def find_persons(text: str) -> Persons:
     if forms is None:
         return Persons()
     # Only where somebody says "I" it matters which phrases do not mean it.
-    means_asker = forms.first_person.search(asked) and forms.first_person.search(
-        forms.unmeant.sub(" ", asked)
-    )
+    own = forms.first_person
+    means_asker = own.search(asked) and own.search(forms.unmeant.sub(" ", asked))
     asker = bool(means_asker or forms.favour.search(asked))
     listener = bool(forms.listener.search(asked))
     return Persons(asker, listener, forms.drops_subject and not asker and not listener)
@@ -72,14 +71,14 @@ def find_persons(text: str) -> Persons:
 @lru_cache(maxsize=16)
 def _normalize_question(text: str) -> tuple[str, list[str], Forms | None]:
     """Return a question in lowercase without what it quotes, its words, and its language."""
-    asked, forms = _read_lowered(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
-    return asked, split_words(asked), forms
+    return _read_lowered(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
 
 
-def _read_lowered(text: str) -> tuple[str, Forms | None]:
-    """Return a text in lowercase, and the phrases of its language."""
+def _read_lowered(text: str) -> tuple[str, list[str], Forms | None]:
+    """Return a text in lowercase, its words, and the phrases of its language."""
     lowered = lower_in_place(text)
-    return lowered, get_forms(list_spoken_languages(lowered, split_words(lowered))[0])
+    words = split_words(lowered)
+    return lowered, words, get_forms(list_spoken_languages(lowered, words)[0])
 
 
 @lru_cache(maxsize=256)
@@ -110,7 +109,7 @@ def find_questions(text: str) -> list[tuple[int, int]]:
     Args:
         text: A message. In a language that is not recognised, sentences with a question mark ask.
     """
-    lowered, forms = _read_lowered(text)
+    lowered, _, forms = _read_lowered(text)
     return [
         (start, end)
         for start, end, is_pasted in split_pieces(lowered)
@@ -149,7 +148,7 @@ def find_mark(text: str) -> Mark | None:
     """
     if is_courtesy(text):
         return "courtesy"
-    lowered, forms = _read_lowered(text)
+    lowered, _, forms = _read_lowered(text)
     if forms is None:
         return None
     if _is_ignorant(lowered, forms):
@@ -172,7 +171,7 @@ def find_statements(text: str) -> list[tuple[int, int]]:
     """
     if is_courtesy(text):
         return []
-    lowered, forms = _read_lowered(text)
+    lowered, _, forms = _read_lowered(text)
     return [
         (start, end)
         for start, end, is_pasted in split_pieces(lowered)
