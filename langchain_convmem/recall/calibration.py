@@ -77,7 +77,7 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     rows = _Rows(ranking)
     meant = read_person(query.text, query.before)
     if meant.asker or meant.subject_open or meant.listener:
-        near, loose = rows.select_for_asker()
+        near, loose = rows.select_for_asker(meant.listener)
     elif ranking.view.table.is_two_sided and not rows.is_few:
         near, loose = rows.select_standing_out()
     else:
@@ -130,16 +130,16 @@ class _Rows:
         found: Mask = self.ranking.evidence >= least
         return found
 
-    def select_for_asker(self) -> tuple[Mask, Mask]:
+    def select_for_asker(self, asks_for_replies: bool) -> tuple[Mask, Mask]:
         """Return what a question about one of both sides gets, and what of it only just."""
         evidence, relevance = self.ranking.evidence, self.ranking.relevance
         by_user = self.ranking.view.table.select_role("user")
         near = evidence >= _STANDING_OUT * self.scale
         loose = self.said & ~near & self.substance
         if self.ranking.view.table.is_two_sided and not self.is_few:
-            lexical = self.ranking.view.lexical
-            stated = lexical.select_marked("states") | lexical.select_marked("instructs")
-            loose &= (by_user & stated) | (evidence >= _LOOSE * self.scale)
+            asking = by_user & self.ranking.view.lexical.select_marked("asks")
+            meant = ~asking & (by_user | asks_for_replies)
+            loose &= meant | (evidence >= _LOOSE * self.scale)
         elif not self.is_few:
             # Nobody answers in a memory of notes: all of it states something, most of it elsewhere.
             loose &= relevance >= _HALF * relevance.max(initial=0.0, where=self.said)

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.words.languages import get_function_words, list_languages
 
-Mark: TypeAlias = Literal["states", "instructs", "asks", "ignorant", "courtesy"]
+Mark: TypeAlias = Literal["instructs", "asks", "ignorant", "courtesy"]
 
 
 class Persons(NamedTuple):
@@ -137,7 +137,6 @@ _LONGEST_WITH_OFFERS = 600
 def find_mark(text: str) -> Mark | None:
     """Return what a stored line or segment of one does; None for nothing of these.
 
-    "states": it holds a sentence in the first person.
     "instructs": it holds an instruction for the future, or what is to be kept in mind.
     "asks": it holds questions and requests, and nothing is stated.
     "ignorant": a short reply that knows nothing, or refuses.
@@ -156,8 +155,6 @@ def find_mark(text: str) -> Mark | None:
     found = {_judge_sentence(lowered[start:end], forms) for start, end, _ in split_pieces(lowered)}
     if "lasts" in found:
         return "instructs"
-    if "own" in found:
-        return "states"
     return "asks" if found - {""} == {"asks"} else None
 
 

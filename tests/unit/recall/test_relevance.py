@@ -131,11 +131,18 @@ def test_in_a_log_of_a_line_or_two_a_related_question_finds_them(log, say, said,
 )
 def test_a_personal_question_brings_what_the_user_stated_and_no_thanks(chat, everyday, question):
     polite = {"Thanks, perfect!", "You are welcome.", "Hello!"}
-    stated = {mine for mine, _ in everyday if mine.startswith(("My ", "I ", "We "))}
+    facts = ("My ", "I ", "We ", "Our ", "The boiler ")
+    stated = {mine for mine, _ in everyday if mine.startswith(facts)}
     said = [*everyday, ("Thanks, perfect!", "You are welcome."), ("Hello!", None)]
     shown = set(shown_lines(recall_of(chat, said).recall(ANA, question)))
     assert stated <= shown
     assert not polite & shown
+
+
+@pytest.mark.encoder
+def test_a_question_about_the_assistant_brings_what_it_said(chat, everyday):
+    shown = shown_lines(recall_of(chat, everyday).recall(ANA, "Which tips did you give me?"))
+    assert {reply for _, reply in everyday} <= set(shown)
 
 
 @pytest.mark.encoder

@@ -135,7 +135,7 @@ Vielen Dank! | merci beaucoup | grazie mille | ¿qué tal? | obrigada! | dank je
 @pytest.mark.parametrize(
     ("mark", "line"),
     [
-        *(("states", line) for line in STATES),
+        *((None, line) for line in STATES),
         *(("instructs", line) for line in INSTRUCTS),
         *(("asks", line) for line in ASKS),
         *(("ignorant", line) for line in IGNORANT),
