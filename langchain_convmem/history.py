@@ -525,8 +525,8 @@ class ConversationHistory(BaseChatMessageHistory):
 
         A map is `{"id", "message": {"role", "contents"}, "metadata"}`; `metadata` has `summaryIds`,
         `attribute` and `aux` if they are set, and `timing` in milliseconds since the epoch.
-        `contents` is text; a turn with pictures, calls or results has all its parts in
-        `message["messages"]`, for LangChain's `messages_from_dict`.
+        `contents` is text; a turn that says more, such as a picture, calls, a name or usage, has
+        all its parts in `message["messages"]`, for LangChain's `messages_from_dict`.
 
         An increment never skips or repeats a turn, even if others export or write meanwhile. If a
         turn changed after its export (it grew, was edited, or was split by a summary), it is
@@ -595,7 +595,8 @@ def _find_last_summary(entries: Sequence[Entry]) -> Turn | None:
 class AddedTurn(Turn):
     """A turn whose metadata can be extended, durably.
 
-    Marks, times and data go to the newest part of the turn. What this object itself shows stays
+    Marks, times and data go to the newest part of the turn, and replace what earlier parts have
+    under the same name; a new `creation` goes to the first one. What this object itself shows stays
     what it was when it was read; read `turns` again to see them. A placeholder has no part in
     the log, so nothing can be added to it; nor has a turn of which the write hook stored nothing.
     """
@@ -628,9 +629,10 @@ class AddedTurn(Turn):
             near = suggest_name(str(name), TIMINGS)
             msg = f"timing {describe_value(name)} is none of {', '.join(TIMINGS)}, nor a name of "
             raise ConfigError(f"{msg}your own, which begins with x_ or app.{near}")
-        if not isinstance(at_ms, int | None):
+        if not isinstance(at_ms, int | None) or isinstance(at_ms, bool):
             raise ConfigError(f"at_ms must be whole milliseconds, got {describe_value(at_ms)}")
-        self._annotate(timing={name: get_now_ms() if at_ms is None else at_ms})
+        place = 0 if name == "creation" else -1  # where the turn has it from
+        self._annotate(place, timing={name: get_now_ms() if at_ms is None else at_ms})
 
     aadd_timing = to_async(add_timing)
 
@@ -644,11 +646,11 @@ class AddedTurn(Turn):
 
     aadd_data = to_async(add_data)
 
-    def _annotate(self, **changes: Any) -> None:
+    def _annotate(self, place: int = -1, **changes: Any) -> None:
         if not self.entries:
             raise InvalidMessageError("a placeholder, or an unstored turn, is not in the log")
-        newest = self.entries[-1]
-        self.log.annotate(newest.key, newest.id, **changes)
+        part = self.entries[place]
+        self.log.annotate(part.key, part.id, **changes)
 
 
 # -- A spoken reply, cut to what was heard of it --------------------------------------------------

@@ -360,8 +360,12 @@ def read_call(name: str, arguments: str, call_id: str) -> ToolCall | InvalidTool
 _STORED_FORM = 'a stored message {"type": "human", "data": {"content": ...}}'
 
 
-def read_stored_message(node: Node) -> FoundMessage:
+def read_stored_message(node: Node, read_data: Callable[[Any], Any] = dict) -> FoundMessage:
     """Return the message that LangChain stored.
+
+    Args:
+        node: The stored message.
+        read_data: Returns its fields.
 
     Raises:
         ImportFormatError: If it is not one.
@@ -370,9 +374,9 @@ def read_stored_message(node: Node) -> FoundMessage:
     kind, data = stored.get("type"), stored.get("data")
     if not isinstance(kind, str) or not isinstance(data, dict) or "content" not in data:
         node.fail(_STORED_FORM)
-    with ErrorTrap(ValueError, TypeError, LookupError, AttributeError) as trap:
+    with ErrorTrap(ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as trap:
         # Chooses from a fixed table of types; nothing is imported by name.
-        [message] = messages_from_dict([{"type": kind, "data": dict(data)}])
+        [message] = messages_from_dict([{"type": kind, "data": read_data(data)}])
         return repair_timestamp(message, node.location)
     return node.fail(f"{_STORED_FORM}: {trap.reason}")
 

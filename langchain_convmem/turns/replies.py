@@ -29,11 +29,9 @@ from langchain_convmem.ids import get_now_ms
 from langchain_convmem.runnables import INTERNAL_TAGS
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.edits import INTERRUPTED
-from langchain_convmem.views.messages import merge_pieces
+from langchain_convmem.views.messages import RUN_PREFIX, is_continued_by, merge_pieces
 from langchain_convmem.views.tool_calls import find_calls
 
-_RUN_PREFIX = "lc_run-"
-"""How ids begin that LangChain gives to the chunks of a run; a provider's id may replace one."""
 _ANSWERS = ("output", "answer", "result", "response")
 """Keys under which LangChain's chains return their answer."""
 _HANDED_ON = {"input", "history", "messages", "recalled", "summary", "__interrupt__"}
@@ -182,7 +180,7 @@ class ReplyCollector:
 
     def _take(self, piece: BaseMessage) -> None:
         parts = [one for one in self._parts if piece.id and piece.id in (one[0].id, one[-1].id)]
-        parts = parts or [one for one in self._parts[-1:] if _is_continued_by(one, piece)]
+        parts = parts or [one for one in self._parts[-1:] if is_continued_by(one, piece)]
         if parts and not isinstance(piece, BaseMessageChunk):
             parts[-1][:] = [piece]  # the whole message after its chunks
         elif parts and isinstance(parts[-1][-1], BaseMessageChunk):
@@ -196,19 +194,6 @@ class ReplyCollector:
         """Return what a stream that broke off has brought; see `read_reply`."""
         output = self.output or None  # nothing was said by an empty value
         return _cut_last(read_reply(output, given, output_messages_key=output_messages_key))
-
-
-def _is_continued_by(pieces: Sequence[BaseMessage], piece: BaseMessage) -> bool:
-    """Return whether a piece with another id than a message, or with none, belongs to it.
-
-    A message has at most one id of its provider and one of its run. LangChain marks its last chunk;
-    one with the usage may follow.
-    """
-    is_over = any(getattr(one, "chunk_position", None) == "last" for one in pieces[-2:])
-    is_chunk = isinstance(piece, BaseMessageChunk) and type(pieces[-1]) is type(piece)
-    known = [one.id.startswith(_RUN_PREFIX) for one in (pieces[0], pieces[-1]) if one.id]
-    is_new = piece.id is not None and piece.id.startswith(_RUN_PREFIX) in known
-    return is_chunk and not is_over and not is_new
 
 
 def _list_pieces(chunk: Any) -> list[BaseMessage]:
@@ -304,7 +289,7 @@ class PartialReplyHandler(BaseCallbackHandler):
         """Take the text of an event: LangChain's typed streams (`version="v3"`) have no chunks."""
         delta = event.get("delta") or {}
         if delta.get("type") == "text-delta":
-            said = AIMessageChunk(content=delta["text"], id=f"{_RUN_PREFIX}-{run_id}")
+            said = AIMessageChunk(content=delta["text"], id=f"{RUN_PREFIX}-{run_id}")
             self.on_llm_new_token(run_id=run_id, chunk=ChatGenerationChunk(message=said))
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:

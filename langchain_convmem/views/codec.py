@@ -345,8 +345,8 @@ def _describe(path: tuple[str | int, ...]) -> str:
     return "".join([str(path[0]), *steps])
 
 
-def _tag(value: Any, path: tuple[str | int, ...]) -> Any:
-    """Return `value` in plain JSON."""
+def tag_json(value: Any, path: tuple[str | int, ...] = ("value",)) -> Any:
+    """Return `value` in plain JSON, as `dump_json` writes it; what JSON lacks is tagged."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -359,7 +359,7 @@ def _tag(value: Any, path: tuple[str | int, ...]) -> Any:
             if not isinstance(key, str):
                 where = f"{_describe(path)} has the key {describe_value(key)}"
                 raise InvalidMessageError(f"{where}; only text keys can be stored")
-            plain[str.__str__(key)] = item if type(item) in _PLAIN else _tag(item, (*path, key))
+            plain[str.__str__(key)] = item if type(item) in _PLAIN else tag_json(item, (*path, key))
         # A caller's own mapping may look like one of our tags; as pairs it cannot.
         if len(plain) == 1 and next(iter(plain)).startswith("$"):
             return {"$map": [[key, item] for key, item in plain.items()]}
@@ -378,7 +378,7 @@ def _tag(value: Any, path: tuple[str | int, ...]) -> Any:
 
 def _tag_items(value: Iterable[Any], path: tuple[str | int, ...]) -> Any:
     items = [
-        item if type(item) in _PLAIN else _tag(item, (*path, number))
+        item if type(item) in _PLAIN else tag_json(item, (*path, number))
         for number, item in enumerate(value)
     ]
     if isinstance(value, list | tuple):
@@ -405,7 +405,7 @@ def dump_json(value: Any, *, what: str = "value") -> str:
     Raises:
         InvalidMessageError: If a part of it cannot be kept; the message names the part.
     """
-    plain = _tag(value, (what,))
+    plain = tag_json(value, (what,))
     with suppress(ValueError):
         try:
             text = _to_json(plain)
@@ -446,7 +446,7 @@ def make_storable(message: BaseMessage) -> BaseMessage:
         if value is None or (type(value) is dict and not value):
             continue
         try:
-            _tag(value, (name,))
+            tag_json(value, (name,))
         except InvalidMessageError:
             with suppress(RecursionError):  # refused for its depth
                 changed[name] = make_plain(value)

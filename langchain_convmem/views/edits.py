@@ -73,9 +73,8 @@ def plan_undo(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], li
         ConfigError: If `exchanges` is not at least 1.
     """
     if isinstance(exchanges, bool) or not isinstance(exchanges, int) or exchanges < 1:
-        raise ConfigError(
-            f"exchanges must be a whole number of at least 1, got {describe_value(exchanges)}"
-        )
+        got = describe_value(exchanges)
+        raise ConfigError(f"exchanges must be a whole number of at least 1, got {got}")
     live = find_live_entries(entries)
     said = [entry for entry in live if entry.role in _SAID]
     starts = _find_starts([entry for entry in said if not is_blank(entry)])
@@ -314,10 +313,8 @@ def count_heard(text: str, heard: Heard) -> int:
     if isinstance(heard, str):
         return _find_end_of_words(text, heard)
     if isinstance(heard, bool) or not isinstance(heard, int) or heard < 0:
-        raise ConfigError(
-            f"heard_until must be a number of characters or the words heard, got "
-            f"{describe_value(heard)}"
-        )
+        got = describe_value(heard)
+        raise ConfigError(f"heard_until must be a number of characters or the words, got {got}")
     return min(heard, len(text))
 
 

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from langchain_core.messages import AIMessage, BaseMessage, messages_to_dict
+from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import derive_ulid, get_ulid_ms
 from langchain_convmem.records import Cover, Entry, Metadata, Role
-from langchain_convmem.views.codec import describe_as_json, make_plain
+from langchain_convmem.views.codec import describe_as_json, encode_message, tag_json
 from langchain_convmem.views.media import describe_media, read_media
-from langchain_convmem.views.messages import get_block_type, unwrap_block
+from langchain_convmem.views.messages import get_block_type, make_content, unwrap_block
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
 
 Retraction: TypeAlias = tuple[str, tuple[str, ...]]
@@ -309,8 +309,8 @@ class Turn:
         role: The role of all its parts.
         contents: Text pieces of all parts, in order, blank ones left out.
         entries: The parts, in order; empty for a placeholder.
-        metadata: One `merged` mark per further part. If parts set the same timing, the first wins;
-            if they set the same aux key, the last wins.
+        metadata: One `merged` mark per further part. If parts set the same timing or aux key, the
+            last wins; `creation` is the first part's.
     """
 
     id: str
@@ -401,9 +401,11 @@ def make_turn(run: Sequence[Entry]) -> Turn:
     """Return a run of entries as one turn: all pieces, ids and metadata, nothing summed up."""
     first = run[0]
     attributes = [mark for entry in run for mark in entry.metadata.attributes]
+    timings = (pair for one in run[1:] for pair in one.metadata.timing.items())
+    later = {name: ms for name, ms in timings if name != "creation"}
     metadata = Metadata(
         attributes=(*attributes, *["merged"] * (len(run) - 1)),
-        timing={name: ms for one in reversed(run) for name, ms in one.metadata.timing.items()},
+        timing={**first.metadata.timing, **later},
         summary_ids=first.metadata.summary_ids,
         aux={name: value for one in run for name, value in one.metadata.aux.items()},
     )
@@ -413,14 +415,14 @@ def make_turn(run: Sequence[Entry]) -> Turn:
 
 def make_placeholder_turn(before: Entry) -> Turn:
     """Return the user turn put in front of `before`; its id is the same in every process."""
-    at_ms = get_ulid_ms(before.id) - 1
-    key = before.key
+    key, written_ms = before.key, get_ulid_ms(before.id)
+    created_ms = before.metadata.timing.get("creation", written_ms)
     return Turn(
-        id=derive_ulid(at_ms, key.user_id, key.thread_id, before.id),
+        id=derive_ulid(written_ms - 1, key.user_id, key.thread_id, before.id),
         role="user",
         contents=(PLACEHOLDER_TEXT,),
         entries=(),
-        metadata=Metadata(attributes=("fake",), timing={"creation": at_ms}),
+        metadata=Metadata(attributes=("fake",), timing={"creation": created_ms - 1}),
     )
 
 
@@ -507,8 +509,9 @@ RETRACTED = "retracted"
 def make_turn_map(turn: Turn) -> dict[str, Any]:
     """Return a turn as `id`, `message` (role, contents) and `metadata`.
 
-    Where a part of it holds more than text, such as a picture or calls, `message` has `messages`
-    as well: all parts, as LangChain's `messages_from_dict` reads them.
+    Where a part of it says more than its texts, such as calls, a picture, a name or the usage of a
+    model, `message` has `messages` as well: all parts, as LangChain's `messages_from_dict` reads
+    them. Values that JSON lacks are tagged in them as in a log: bytes are `{"$bytes": base64}`.
 
     Keys of `metadata` appear only where they are set: `summaryIds`, `attribute`, `aux`, and
     `timing` (milliseconds since the epoch by name), which always has `creation`.
@@ -521,13 +524,12 @@ def make_turn_map(turn: Turn) -> dict[str, Any]:
     }
     shown = {key: value for key, value in metadata.items() if value}
     message: dict[str, Any] = {"role": turn.role, "contents": list(turn.contents)}
-    if turn.role == "tool" or turn.contents != tuple(describe_turn(turn)):
-        parts = [
-            entry.message.model_copy(update={"id": entry.message_id})
-            for entry in turn.entries
-            if entry.message is not None
-        ]
-        message["messages"] = make_plain(messages_to_dict(parts))
+    said = [one for one in turn.entries if one.message is not None]
+    parts = [{**encode_message(one.message), "id": one.message_id} for one in said if one.message]
+    more = [part.keys() - {"content", "id", "type"} for part in parts]
+    texts = [make_content(one.contents) for one in said]
+    if any(more) or texts != [part["content"] for part in parts]:
+        message["messages"] = [{"type": part["type"], "data": tag_json(part)} for part in parts]
     return {
         "id": turn.id,
         "message": message,
@@ -565,20 +567,16 @@ def export_maps(
     # What the sink was shown is computed again.
     then = build_turns([entry for entry in entries if entry.position <= cursor.position])
     known = {turn.id: turn for turn in then if cursor.held.get(turn.id, True)}
-    forms = {turn.id: _get_form(turn) for turn in then if turn.id not in cursor.held}
+    forms = {turn.id: turn.entries for turn in then if turn.id not in cursor.held}
     shown = build_turns(entries)
     ids = {turn.id for turn in shown}
     gone = [_mark_retracted(turn) for turn in known.values() if turn.id not in ids]
     ready = shown[:-1] if exclude_last else shown
-    fresh = [make_turn_map(turn) for turn in ready if forms.get(turn.id) != _get_form(turn)]
-    late = [turn for turn in shown[len(ready) :] if forms.get(turn.id) != _get_form(turn)]
+    fresh = [make_turn_map(turn) for turn in ready if forms.get(turn.id) != turn.entries]
+    late = [turn for turn in shown[len(ready) :] if forms.get(turn.id) != turn.entries]
     held = {turn.id: turn.id in known for turn in late}
     position = entries[-1].position if entries else cursor.position
     return [*gone, *fresh], ExportCursor(position, held)
-
-
-def _get_form(turn: Turn) -> list[str]:
-    return [entry.id for entry in turn.entries]
 
 
 def _mark_retracted(turn: Turn) -> dict[str, Any]:

@@ -164,18 +164,29 @@ def _merge_chunks(items: Iterable[Any]) -> list[Any]:
     """Return the items, chunks of one message as their sum."""
     groups: list[list[Any]] = []
     for item in items:
-        if groups and _is_continuation(groups[-1][-1], item):
+        if groups and is_continued_by(groups[-1], item):
             groups[-1].append(item)
         else:
             groups.append([item])
-    return [group[0] if len(group) == 1 else merge_pieces(group) for group in groups]
+    return list(map(merge_pieces, groups))
 
 
-def _is_continuation(before: Any, item: Any) -> bool:
-    if not isinstance(before, BaseMessageChunk) or type(before) is not type(item):
+RUN_PREFIX = "lc_run-"
+"""How ids begin that LangChain gives to the chunks of a run; a provider's id may replace one."""
+
+
+def is_continued_by(pieces: Sequence[Any], piece: Any) -> bool:
+    """Return whether a piece belongs to the message whose pieces came so far.
+
+    A message has at most one id of its provider and one of its run. LangChain marks its last chunk;
+    one with the usage may follow, under an id of the message.
+    """
+    if not isinstance(piece, BaseMessageChunk) or type(pieces[-1]) is not type(piece):
         return False
-    is_last = getattr(before, "chunk_position", None) == "last"
-    return not is_last and (before.id is None or item.id is None or before.id == item.id)
+    known = {one.id: one.id.startswith(RUN_PREFIX) for one in (pieces[0], pieces[-1]) if one.id}
+    is_over = any(getattr(one, "chunk_position", None) == "last" for one in pieces[-2:])
+    is_new = piece.id is not None and piece.id.startswith(RUN_PREFIX) in known.values()
+    return piece.id in known or not (is_over or is_new)
 
 
 def change_class(message: BaseMessage, kind: type[M], **more: Any) -> M:
@@ -196,9 +207,8 @@ def merge_pieces(pieces: Sequence[M]) -> M:
     An empty list as first content would swallow text that follows; so all empty contents are made
     of the kind that the first real one has. Adding also forgets the speaker's name.
     """
-    first, *others = pieces
-    if not others:
-        return first
+    if len(pieces) == 1:
+        return pieces[0]
     kind = next((type(piece.content) for piece in pieces if piece.content), str)
     even = [
         piece if piece.content else piece.model_copy(update={"content": kind()}) for piece in pieces

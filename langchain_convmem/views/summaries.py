@@ -358,7 +358,7 @@ def check_pieces(contents: str | Sequence[str], *, what: str) -> tuple[str, ...]
     Raises:
         InvalidMessageError: If there is none, or something is not text.
     """
-    is_list = isinstance(contents, Iterable) and not isinstance(contents, str)
+    is_list = isinstance(contents, Sequence | Iterator) and not isinstance(contents, str)
     pieces: list[str] = list(contents) if is_list else [contents]  # type: ignore[list-item]
     if not all(isinstance(piece, str) for piece in pieces):
         raise InvalidMessageError(f"{what} must be text or a list of texts alone")

@@ -11,6 +11,7 @@ one that was marked as retracted not at all. The file is one thread, named after
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,13 +26,13 @@ from langchain_convmem.transfer.source import Form, Label, Node, Source
 from langchain_convmem.transfer.threads import (
     ImportedThread,
     Reader,
-    build_content,
     build_entry_thread,
     read_stored_message,
     rename_threads,
 )
-from langchain_convmem.views.codec import get_text_pieces
+from langchain_convmem.views.codec import get_text_pieces, load_json
 from langchain_convmem.views.live import LEVEL, PLACEHOLDER_TEXT, RECORD, read_record
+from langchain_convmem.views.messages import make_content
 from langchain_convmem.views.summaries import CHILDREN, CITES
 
 _Role = Literal["user", "assistant", "system", "tool", "summary"]
@@ -153,19 +154,15 @@ class _Reader:
         said = turn.message
         if said.messages is not None:
             parts = node.at(said.messages, "message", "messages").items()
-            return [read_stored_message(part).message for part in parts]
+            return [read_stored_message(part, _read_tags).message for part in parts]
         texts = [text for text in said.contents if text.strip()]
         count = min(turn.metadata.attribute[::-1].count(_MERGED) + 1, len(texts))
         head = len(texts) - count + 1
         pieces = [texts[:head], *([text] for text in texts[head:])] if texts else []
-        contents = [
-            build_content([{"type": "text", "text": text} for text in one]) for one in pieces
-        ]
+        contents = list(map(make_content, pieces))
         if said.role == "tool":
-            call_id = f"call-{turn.id}"
-            return [ToolMessage(content, tool_call_id=call_id) for content in contents]
-        cls = _MESSAGES.get(said.role, SystemMessage)
-        return [cls(content) for content in contents]
+            return [ToolMessage(one, tool_call_id=f"call-{turn.id}") for one in contents]
+        return list(map(_MESSAGES.get(said.role, SystemMessage), contents))
 
     # -- summaries --------------------------------------------------------------------------------
 
@@ -203,6 +200,11 @@ class _Reader:
             children = [self._turns[name][0] for name in names if name in self._turns]
             record[CHILDREN] = [[child.id, child.position] for child in children]
         return {**aux, RECORD: record} if record else aux
+
+
+def _read_tags(data: Any) -> Any:
+    """Return the fields of a message, with what `to_maps` tagged as it was."""
+    return load_json(json.dumps(data))
 
 
 FORM = 'turns of to_maps() [{"id", "message": {"role", "contents"}, "metadata"}]'

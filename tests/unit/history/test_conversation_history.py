@@ -42,7 +42,7 @@ def test_adding_returns_the_turn_that_holds_it(history):
         ("user", "", "blank"),
         ("user", " \n", "blank"),
         ("user", [], "blank"),
-        ("user", ["", " "], "blank"),
+        ("user", {"a"}, "list of texts alone"),
         ("summary", "S", "summary"),
         ("tool", "t", "tool"),
         ("User", "a", "User"),
@@ -57,8 +57,9 @@ def test_what_nobody_said_is_refused_and_nothing_is_written(history, role, conte
 
 def test_an_added_turn_can_be_extended_durably(history):
     before = get_now_ms()
-    history.add("user", "a")
+    history.add("user", "a").add_timing("playStart", 3)
     turn = history.add("user", "b")
+    turn.add_timing("creation", 7)
     turn.add_attribute("seen")
     turn.add_attribute("seen")
     turn.add_timing("playStart", 5)
@@ -66,7 +67,7 @@ def test_an_added_turn_can_be_extended_durably(history):
     turn.add_data("mood", ["calm"])
     known = ConversationHistory(history.log, "t1", user_id="ana").turns[0].metadata
     assert known.attributes == ("seen", "seen", "merged")
-    assert known.timing["playStart"] == 5
+    assert (known.timing["creation"], known.timing["playStart"]) == (7, 5)
     assert before <= known.timing["playEnd"] <= get_now_ms()
     assert known.aux == {"mood": ["calm"]}
     assert history.entries[0].metadata.attributes == ()

@@ -72,7 +72,7 @@ def test_two_exports_at_once_share_the_turns(history, say):
     assert others == [["a", "b"]]
 
 
-def test_pictures_calls_and_results_are_in_the_maps_and_come_back(history, tmp_path):
+def test_parts_that_say_more_than_texts_are_in_the_maps_as_langchain_reads_them(history):
     picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
     call = {"name": "look", "args": {"at": "roof"}, "id": "c1", "type": "tool_call"}
     said = [
@@ -80,16 +80,12 @@ def test_pictures_calls_and_results_are_in_the_maps_and_come_back(history, tmp_p
         AIMessage("", tool_calls=[call], id="a"),
         ToolMessage("A slate roof.", tool_call_id="c1", id="r"),
         AIMessage("A roof.", id="z"),
+        HumanMessage("Whose?", name="Bo", id="n"),
     ]
     history.add_messages(said)
     maps = json.loads(json.dumps(history.to_maps(exclude_last=False)))
-    assert messages_from_dict(maps[0]["message"]["messages"])[0].content == said[0].content
-    (tmp_path / "roof.json").write_text(json.dumps(maps))
-    with ConversationMemory.open(":memory:") as memory:
-        memory.import_file(tmp_path / "roof.json")
-        again = memory.history("roof").messages
-    assert [one.id for one in again[:3]] == ["q", "a", "r"]
-    assert (again[0].content, again[1].tool_calls) == (said[0].content, [call])
+    parts = [messages_from_dict(one["message"].get("messages", [])) for one in maps]
+    assert parts == [[said[0]], [said[1]], [said[2]], [], [said[4]]]
 
 
 def rows(history):

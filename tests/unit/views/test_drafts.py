@@ -147,9 +147,11 @@ def test_what_langchain_reads_is_read_as_langchain_does(pairs):
 
 
 def test_chunks_are_the_message_that_they_are_pieces_of():
-    last = AIMessageChunk(content="re.", id="a", chunk_position="last")
+    # A model hands out its chunks under an id of its own, of the run, or of both.
+    run = [AIMessageChunk(content="re.", id="lc_run--a", chunk_position="last")]
+    run.append(AIMessageChunk(content="", id="lc_run--a"))
     pieces = [HumanMessageChunk(content=text) for text in ("Whe", "re?")]
-    pieces += [AIMessageChunk(content="The", id="a"), last, AIMessageChunk(content="More", id="b")]
+    pieces += [AIMessageChunk(content="The", id="a"), *run, AIMessageChunk(content="More", id="b")]
     whole = [HumanMessage("Where?"), AIMessage("There.", id="a"), AIMessage("More", id="b")]
     assert read_messages(pieces) == whole
 

@@ -1,7 +1,6 @@
 import enum
 import math
 from collections import OrderedDict
-from datetime import date
 from decimal import Decimal
 from functools import cache
 
@@ -13,10 +12,6 @@ from hypothesis import strategies as st
 from langchain_convmem import to_dynamodb
 
 NULL = {"NULL": True}
-
-
-class Color(enum.StrEnum):
-    RED = "red"
 
 
 class Level(enum.IntEnum):
@@ -44,7 +39,6 @@ def converted(value, problems=None):
         (frozenset({2, 1.5}), {"NS": ["1.5", "2"]}),
         ({b"b", b"a"}, {"BS": [b"a", b"b"]}),
         ({"a": 1}.keys(), {"SS": ["a"]}),
-        (Color.RED, {"S": "red"}),
         (Level.THREE, {"N": "3"}),
     ],
 )
@@ -65,11 +59,9 @@ def test_values_become_the_attribute_of_their_kind(value, expected):
         ("\ud800", "str"),
         (frozenset(), "frozenset"),
         ({None}, "set"),
-        ({True}, "set"),
         ({2, False}, "set"),
         ({math.nan}, "set"),
         ({"\ud800": 1}, "dict"),
-        (date(2026, 9, 3), "date"),
         (object(), "object"),
     ],
 )
@@ -87,13 +79,6 @@ def test_what_is_nested_deeper_than_the_service_takes_becomes_null():
     circle.append(circle)
     assert str(converted(circle, problems)).count("'L'") == 31
     assert len(problems) == 1
-
-
-def test_several_maps_keep_their_order_and_places():
-    problems = []
-    found = to_dynamodb([{"a": 1}, {}, {"b": object()}], report=problems.append)
-    assert found == [{"a": {"N": "1"}}, {}, {"b": NULL}]
-    assert problems[0].startswith("[2].b ")
 
 
 scalars = (

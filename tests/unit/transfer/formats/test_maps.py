@@ -12,7 +12,8 @@ from langchain_convmem.transfer import store_thread
 from langchain_convmem.transfer.imports import parse_threads
 from langchain_convmem.transfer.source import Source
 
-PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+PICTURE = {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
+NAMED = HumanMessage("Hi", name="Bo", additional_kwargs={"timestamp": "2026-09-03T18:20Z"})
 CALL = {"name": "look", "args": {"n": 1}, "id": "c1"}
 STEPS = {
     "ask": lambda h, n: h.add("user", f"question {n}"),
@@ -25,6 +26,7 @@ STEPS = {
         [AIMessage("", tool_calls=[CALL]), ToolMessage("sun", tool_call_id="c1")]
     ),
     "rule": lambda h, n: h.add_messages([SystemMessage(f"rule {n}")]),
+    "named": lambda h, _: h.add_messages([NAMED]),
     "undo": lambda h, _: h.undo() if h.turns else None,
     "mark": lambda h, n: h.turns and h.add("user", "marked").add_attribute(f"seen {n}"),
     "time": lambda h, n: h.add("assistant", "timed").add_timing("llmEnd", 1_700_000_000_000 + n),
@@ -36,25 +38,29 @@ STEPS = {
 
 
 EVERYTHING = ["answer", "ask", "rule", "ask", "loop", "answer", "summary", "time", "data"]
-EVERYTHING += ["picture", "answer", "summary", "ask twice", "mark", "answer"]
+EVERYTHING += ["picture", "named", "answer", "summary", "ask twice", "mark", "answer"]
 
 
 def normalise(maps):
-    """The maps with numbers for ids; a placeholder's time follows from the id of the next turn."""
+    """The maps with numbers for ids."""
     names = {one["id"]: number for number, one in enumerate(maps)}
     found = []
     for one in maps:
         metadata = dict(one["metadata"])
         if "summaryIds" in metadata:
             metadata["summaryIds"] = [names.get(name) for name in metadata["summaryIds"]]
-        if metadata.get("attribute") == ["fake"]:
-            del metadata["timing"]
         found.append((names[one["id"]], one["message"], metadata))
     return found
 
 
 def export(history):
     return history.to_maps(incremental=False, exclude_last=False)
+
+
+def list_more_than_texts(history):
+    parts = [part.message for turn in history.turns for part in turn.entries]
+    said = [message.model_copy(update={"id": None}) for message in parts]
+    return [message for message in said if message.name or PICTURE in [*message.content]]
 
 
 @settings(max_examples=200)
@@ -80,8 +86,9 @@ def test_maps_come_back_equal_after_any_history(steps, write):
     [thread] = parse_threads(Source("garden.json", write(given_out)))
     assert store_thread(log, thread, user_id="bo") == len(thread)
     assert store_thread(log, thread, user_id="bo") == 0
-    again = export(ConversationHistory(log, "garden", user_id="bo"))
-    assert normalise(again) == normalise(given_out)
+    again = ConversationHistory(log, "garden", user_id="bo")
+    assert normalise(export(again)) == normalise(given_out)
+    assert list_more_than_texts(again) == list_more_than_texts(history)
 
 
 def make_map(own_id, role, *contents, **metadata):
