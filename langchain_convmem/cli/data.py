@@ -285,8 +285,9 @@ def show_profile(
 def _print_events(terminal: Terminal, events: Sequence[TimelineEvent]) -> int:
     from langchain_convmem.views.lines import format_day
 
-    lines = (f"{format_day(one.first_ms)}  {one.item.text}" for one in events)
-    return terminal.print_result({"events": events}, lines)
+    lines = [f"{format_day(one.first_ms)}  {one.item.text}" for one in events]
+    nothing = "no items; --day takes a day or more, such as 'the 14th' or 'next week'"
+    return terminal.print_result({"events": events}, lines or [nothing])
 
 
 # -- log and threads ------------------------------------------------------------------------------

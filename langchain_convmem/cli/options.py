@@ -217,7 +217,7 @@ def _require_file(db: str) -> None:
     if not is_address(db) and not Path(db).exists():
         msg = (
             f"there is no database at {db}; create one with 'convmem import FILE --db {db}' "
-            f"or 'convmem chat --db {db}', or name another with --db"
+            f"or 'convmem chat --db {db}', or name another file"
         )
         raise ConfigError(msg)
 

@@ -74,13 +74,13 @@ def read_said(form: Form, edited: BaseMessage | None = None) -> str | list[str |
     """Return what the user says, with the files beside it, as the content of a message.
 
     Args:
-        form: With `text`, and perhaps `files`.
+        form: With `text`, `files` or both.
         edited: The message whose place it takes; its files stay.
 
     Raises:
-        ConfigError: If the text is missing, or a file cannot be sent to a model.
+        ConfigError: If there is neither text nor a file, or a file cannot be sent to a model.
     """
-    text, files = form.require("text"), form.get("files")
+    text, files = form.get("text"), form.get("files")
     try:
         found = _ATTACHMENTS.validate_json(files) if files else []
     except ValidationError as error:
@@ -88,7 +88,8 @@ def read_said(form: Form, edited: BaseMessage | None = None) -> str | list[str |
     kept = edited.content if edited is not None and not isinstance(edited.content, str) else []
     blocks = [one for one in kept if isinstance(one, dict) and one.get("type") != "text"]
     blocks += [one.make_block() for one in found]
-    return [{"type": "text", "text": text}, *blocks] if blocks else text
+    words = [{"type": "text", "text": text}] if text.strip() else []
+    return [*words, *blocks] if blocks else form.require("text")
 
 
 def find_place(request: Request, named: Mapping[str, str] | None = None) -> ThreadPlace:

@@ -55,7 +55,7 @@ def answer(body, gate):
     """Return what the service answers: what it was asked, or something prepared."""
     said = body["messages"][-1]["content"]
     pieces = [said] if isinstance(said, str) else [one["text"] for one in said if "text" in one]
-    text, count = pieces[-1], len(body["messages"])
+    text, count = (pieces or ["a picture"])[-1], len(body["messages"])
     if text.startswith("Slowly"):
         return ScriptedReply(text="One, two, three, four, five.", before_chunk=gate.hold)
     if text.startswith("Fail"):

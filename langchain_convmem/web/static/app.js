@@ -227,7 +227,7 @@
     const asked = post("/say", sent); // first: the page is drawn while it is on its way
     history.replaceState(null, "", address("/chat"));
     findAll(".welcome, .notice", messages).forEach((one) => one.remove());
-    addMessage("user", [text, ...files.map((file) => `[${file.name}]`)].join("\n\n"));
+    addMessage("user", [text, ...files.map((file) => `[${file.name}]`)].join("\n\n").trim());
     channel?.postMessage({ user, thread, kind: "began" });
     await follow(() => asked, text);
   }
@@ -341,7 +341,7 @@
     const field = find("#text");
     const send = () => {
       const text = field.value;
-      if (!text.trim() || busy) return;
+      if (busy || !(text.trim() || attached.length)) return;
       field.value = "";
       say(text, undefined, attached.splice(0));
       showAttached();

@@ -47,3 +47,4 @@ def test_an_item_is_retracted_explained_and_restored_by_its_id(told, capsys):
 def test_the_timeline_has_a_line_for_each_item(told, capsys):
     lines = run(told, capsys, "--timeline")[1].out.splitlines()
     assert [line[12:] for line in lines] == ["I live in Lisbon.", "We moved to Porto."]
+    assert "no items; --day takes" in run(told, capsys, "--day", "nonsense")[1].out

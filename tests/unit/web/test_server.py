@@ -507,6 +507,9 @@ def test_files_go_to_the_model_with_the_words_and_stay_when_these_are_edited(cli
     say(client, "t1", "And what colour?", id="m1")
     [edited, _] = memory.history("t1", user_id="ana").messages
     assert [block["type"] for block in edited.content] == ["text", "image"]
+    say(client, "t2", "", files=json.dumps(files[:1]))
+    [bare, _] = memory.history("t2", user_id="ana").messages
+    assert [block["type"] for block in bare.content] == ["image"]
 
 
 @pytest.mark.parametrize("files", ["[1]", "{", '[{"name": "a.exe", "type": "x/y", "data": ""}]'])
