@@ -110,7 +110,7 @@ class ChainShape:
             slots=None if takes_messages else frozenset().union(*used) - lacking,
             provider=provider or join_providers({*map(find_provider, models)}),
             is_fixed=not any(isinstance(part, DynamicRunnable) for part in parts),
-            model=ModelFacts.merge(map(ModelFacts.read, models)),
+            model=ModelFacts.merge(list(map(ModelFacts.read, models))),
             places=frozenset(name for one in chats for name in _list_places(one)),
             takes_text=not takes_messages and _takes_text(first),
             shows_recalled=any(isinstance(one, MemoryPrompt) for one in chats),

@@ -115,8 +115,8 @@ def build_context(
     Args:
         entries: The thread's entries by ascending position, control entries included.
         provider: Whose rules to keep: `bedrock_converse`, `anthropic`, `openai`,
-            `openai_responses`, `gemini`, `strict` (what all of them accept), or a provider of the
-            caller's.
+            `openai_responses`, `gemini`, `strict` (what all of them accept), `text` (that without
+            media), or a provider of the caller's.
         max_tokens: Budget; the oldest exchanges are left out whole until the rest fits. System
             messages and the summaries are never cut. Where the latest exchange does not fit, its
             longest texts of the user and of tools are shown by their beginning and their end; so

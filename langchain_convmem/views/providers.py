@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -28,7 +28,7 @@ Form = Literal["base64", "url", "id"]
 Place = Literal["user", "assistant", "tool"]
 Origin = Literal["bedrock_converse", "anthropic", "openai", "gemini"]
 ProviderName = Literal[
-    "strict", "bedrock_converse", "anthropic", "openai", "openai_responses", "gemini"
+    "strict", "text", "bedrock_converse", "anthropic", "openai", "openai_responses", "gemini"
 ]
 
 
@@ -229,7 +229,10 @@ STRICT = ProviderProfile(
 )
 """What all of them accept: for threads whose provider is not known, or changes."""
 
-_ALL = (STRICT, BEDROCK_CONVERSE, ANTHROPIC, OPENAI, OPENAI_RESPONSES, GEMINI)
+TEXT = replace(STRICT, name="text", media={})
+"""What models accept that complete text: pictures of earlier turns become notes."""
+
+_ALL = (STRICT, TEXT, BEDROCK_CONVERSE, ANTHROPIC, OPENAI, OPENAI_RESPONSES, GEMINI)
 PROVIDERS: Mapping[Any, ProviderProfile] = {one.name: one for one in _ALL}
 """By the names in `ProviderName`."""
 
@@ -240,9 +243,7 @@ def resolve_provider(provider: Provider) -> ProviderProfile:
     Raises:
         ConfigError: If no provider has that name.
     """
-    if isinstance(provider, ProviderProfile):
-        return provider
-    known = PROVIDERS.get(provider)
+    known = provider if isinstance(provider, ProviderProfile) else PROVIDERS.get(provider)
     if known is None:
         names = ", ".join(repr(name) for name in PROVIDERS)
         raise ConfigError(f"unknown provider {provider!r}; this release knows {names}")
@@ -258,6 +259,7 @@ _MODEL_CLASSES: Mapping[str, ProviderName] = {
     "ChatGoogleGenerativeAI": "gemini",
     "ChatVertexAI": "gemini",
     "OfflineChatModel": "strict",
+    "TemplateChatModel": "text",
 }
 """Classes of LangChain's packages, which those of others inherit from, and our own."""
 
@@ -340,15 +342,14 @@ class ModelFacts:
         profile = getattr(model, "profile", None)
         tokens = profile.get("max_input_tokens") if isinstance(profile, dict) else None
         is_window = type(tokens) is int and tokens >= _LEAST_WINDOW
-        is_chat = isinstance(model, BaseChatModel)
-        return cls(tokens if is_window else None, model if is_chat else None)
+        chat_model = model if isinstance(model, BaseChatModel) else None
+        return cls(tokens if is_window else None, chat_model)
 
     @classmethod
-    def merge(cls, facts: Iterable[ModelFacts]) -> ModelFacts:
+    def merge(cls, facts: Sequence[ModelFacts]) -> ModelFacts:
         """Return what holds for any of several models."""
-        every = list(facts)
-        window = min((one.window_tokens or 0 for one in every), default=0)
-        chats = (one.chat_model for one in every if one.chat_model is not None)
+        window = min((one.window_tokens or 0 for one in facts), default=0)
+        chats = (one.chat_model for one in facts if one.chat_model is not None)
         return cls(window or None, next(chats, None))
 
 

@@ -284,7 +284,8 @@ VALIDATORS: Mapping[str, Callable[[Sequence[BaseMessage]], list[str]]] = {
         name: lambda messages, rules=rules: faults_of(messages, rules)  # type: ignore[misc]
         for name, rules in RULES.items()
     },
-    "strict": lambda messages: [  # what any of the providers would refuse
-        f"{name}: {fault}" for name, rules in RULES.items() for fault in faults_of(messages, rules)
-    ],
+    **dict.fromkeys(
+        ("strict", "text"),  # what any of the providers would refuse
+        lambda said: [f"{k}: {one}" for k, v in RULES.items() for one in faults_of(said, v)],
+    ),
 }

@@ -11,6 +11,7 @@ from langchain_core.outputs import Generation, GenerationChunk, LLMResult
 from langchain_core.tools import tool
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.template_chat_model import TemplateChatModel
@@ -94,6 +95,10 @@ def test_what_the_template_or_the_model_cannot_take_is_refused_before_anything_i
         with pytest.raises(ConfigError, match=f"message 0 has {kind}"):
             model.invoke([HumanMessage([{"type": "text", "text": "See:"}, block])])
     assert model.llm.sent == []
+    with ConversationMemory.open(":memory:") as memory:  # what was shown to another model
+        memory.add_messages([HumanMessage([block]), AIMessage("A file.")], thread_id="t")
+        memory.wrap(model).invoke("Thanks", {"configurable": {"thread_id": "t"}})
+    assert "<|im_start|>user\n[image, " in _sent(model)["prompt"]
 
 
 @pytest.mark.parametrize(
