@@ -40,7 +40,7 @@ def read(text):
         ("Mein Mann isst kein Fleisch.", "people", ""),
         ("Mia moglie non mangia pesce.", "people", ""),
         ("Guido una Panda.", "possessions", "Panda"),
-        ("I take sertraline 50 mg every evening.", "health", "sertraline"),
+        ("I take sertraline every evening, my doctor says.", "health", "sertraline"),
         ("Our van got stolen.", "possessions", "van"),
         ("Abito a Bologna.", "places", "Bologna"),
         ("Mia figlia Anna ha tre anni.", "people", "Anna"),
@@ -77,7 +77,7 @@ I'm a vegetarian. Just kidding!
 I'm so hungry I could eat a horse.
 In my novel I am a retired hangman and I live in Ludlow.
 Please be brief this time.
-I have a question about Rust.
+Ich bin Veganer, sagte mein Bruder.
 Wenn ich reich wäre, hätte ich einen Porsche.
 Er sagt, ich sei vegetarisch.
 We moved to the night team.
@@ -87,7 +87,7 @@ I take pride in my roses.
 I'm from the sales team, how do I export invoices?
 Always returns null in my tests.
 Call me when it's done.
-Siempre me sale este error.
+Always answer in rhyme, my boss told me.
 Nunca llega el correo.
 Immer kommt dieser Fehler.
 Me gusta esta respuesta.
