@@ -54,7 +54,7 @@ LASTING = """
 From now on, answer in metric units.
 Always include version numbers when I ask about libraries.
 Please never soften your criticism for me.
-don't use emojis ever
+No emojis, please.
 Antworte mir ab jetzt bitte in höchstens fünf Sätzen.
 Ne me propose jamais de livres audio.
 Responde siempre en frases cortas.
@@ -64,7 +64,7 @@ Immer auf Deutsch antworten.
 Le dosi dammele sempre in grammi.
 I'm always in a rush, so from now on keep your answers short.
 She is always late, so please never suggest breakfast meetings.
-I'm always cold, always tired, and from now on answer in degrees Celsius.
+You don't need to answer in French any more.
 """
 """Instructions for every answer."""
 PASSING = """
@@ -132,8 +132,10 @@ def test_an_instruction_for_every_answer_stands(text):
 
 def test_an_instruction_has_its_topic_unless_it_counts_on_a_condition():
     said = ["Answer in French from now on.", "When I ask in French, always answer in French."]
-    slots = [slot for text in [*said, "Please never mention cats."] for _, slot, _ in read(text)]
-    assert slots == ["instruction:language", "", ""]
+    slots = [
+        slot for text in [*said, "Never mention cats.", "No lists!"] for _, slot, _ in read(text)
+    ]
+    assert slots == ["instruction:language", "", "", "instruction:lists"]
 
 
 @pytest.mark.parametrize("text", (PASSING + HANDED_OVER + HOSTILE).strip().splitlines())
