@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import INDENT, format_day
-from langchain_convmem.views.messages import FENCE_TAGS, NOTED_SOURCE, SUMMARY_SOURCE, restore_tag
+from langchain_convmem.views.messages import NOTED_SOURCE, SUMMARY_SOURCE, restore_tag
 from langchain_convmem.views.summaries import SUMMARY_NOTICE
 
 Source = Literal["dialogue", "summary", "system", "tool"]
@@ -150,7 +150,7 @@ def _read_fences(text: str, asker: str | None) -> Iterator[ContextLine]:
                     said = restore_tag(item["text"], "profile")
                     yield ContextLine("You", said, item["date"], "dialogue", -1)
             case "summary":
-                told = restore_tag(body.removeprefix(SUMMARY_NOTICE).strip(), FENCE_TAGS)
+                told = restore_tag(body.removeprefix(SUMMARY_NOTICE).strip())
                 yield ContextLine("", told, None, "summary", 1000 * number)
 
 

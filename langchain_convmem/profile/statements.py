@@ -243,7 +243,14 @@ _MACHINE_LINE = re.compile(
     re.MULTILINE,
 )
 
-
+_SPEAKER = r"(?:(?:my|the|our|his|her|their) )?[\w.'-]+(?: [\w.'-]+)?"
+_ATTRIBUTION = re.compile(
+    r"(?!(?:as|that|like|enough)\b|.*\b(?:i|we|ich|wir|je|yo|io|gp|(?:doc|dentist|nurse|m[\u00e9e]d[ie]c|dott)\w*"
+    rf"|\w*(?:arzt|\u00e4rztin))\b)(?:{_SPEAKER} (?:(?:always|just|has) )?(?:said|says|(?:told|tells) (?:me|us)|wrote|sagte?)"
+    rf"|(?:said|says|wrote|sagte?|meinte?|schrieb|(?:m')?a dit|dit|(?:me |mi )?(?:dijo|dice|ha dicho|ha detto|disse))[ -]{_SPEAKER}"
+    rf"|hat {_SPEAKER} (?:gesagt|gemeint))"
+)
+"""What stands last in a sentence that somebody else said: "my boss told me", "sagte Mia"."""
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _COLON = re.compile(r":(?=[ \t]*\n|[ \t]+\S)")
 
@@ -386,7 +393,10 @@ class _SentenceReader:
         )
 
     def _is_unreal(self, sentence: str) -> bool:
-        """Return whether a sentence tells a story, or would have the assistant obey somebody."""
+        """Return whether a sentence is a story's or somebody else's, or would have one obeyed."""
+        said, _, last = sentence.rpartition(",")
+        if said and _ATTRIBUTION.fullmatch(self._strip(last)):
+            return True
         return any(self._frames[name].search(sentence) for name in ("hostile", "fiction"))
 
     def _split_sentences(self) -> Iterator[tuple[int, int]]:

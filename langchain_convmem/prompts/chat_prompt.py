@@ -33,7 +33,7 @@ from langchain_convmem.prompts.variables import (
     evaluate,
     fill_pieces,
 )
-from langchain_convmem.views.messages import escape_fences, make_summary_messages, read_messages
+from langchain_convmem.views.messages import escape_tag, make_summary_messages, read_messages
 from langchain_convmem.views.summaries import format_summary
 
 _VARIABLE_PREFIX = "variable_"
@@ -115,7 +115,7 @@ class SectionText(Serializable):
     def evaluate(self, given: Mapping[str, Any]) -> dict[str, str]:
         """Return the values of the variables in one format, by name."""
         # What the file says is left as it is; only a value could open or end a part by itself.
-        return {one: escape_headings(escape_fences(str(given[one]))) for one in self.variables}
+        return {one: escape_headings(escape_tag(str(given[one]))) for one in self.variables}
 
 
 class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):

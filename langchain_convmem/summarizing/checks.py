@@ -364,8 +364,8 @@ def _build_question(sentences: Sequence[str], transcript: str) -> list[BaseMessa
         f"{number}: {json.dumps(one, ensure_ascii=False)}"
         for number, one in enumerate(sentences, 1)
     )
-    said = escape_tag(escape_tag(transcript, "conversation"), "summary")
-    told = escape_tag(escape_tag(items, "conversation"), "summary")
+    said = escape_tag(transcript, "conversation", "summary")
+    told = escape_tag(items, "conversation", "summary")
     text = f"<conversation>\n{said}\n</conversation>\n\n<summary>\n{told}\n</summary>"
     return [SystemMessage(_QUESTION), HumanMessage(text)]
 

@@ -7,7 +7,6 @@ Whatever they raise or return becomes a text or a `SummaryError`, here and nowhe
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -38,7 +37,7 @@ from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import INDENT, format_day
 from langchain_convmem.views.live import Turn
-from langchain_convmem.views.messages import TextCounter, find_prefix
+from langchain_convmem.views.messages import TextCounter, escape_tag, find_prefix
 from langchain_convmem.views.summaries import SummaryWindow, TextStyle, format_turn_lines
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_cut_off_reason
@@ -409,15 +408,8 @@ def _format_sections(sections: Sequence[str]) -> str:
 
 
 def _fence(tag: str, text: str) -> str:
-    return f"<{tag}>\n{escape(text).strip()}\n</{tag}>"
-
-
-_TAGS = re.compile(r"<(?=\s*/?\s*(?:transcript|previous_summary)\b)", re.IGNORECASE)
-
-
-def escape(text: str) -> str:
-    """Return the text with imitations of the tags that fence it defused."""
-    return _TAGS.sub("&lt;", text)
+    said = escape_tag(text, "transcript", "previous_summary").strip()
+    return f"<{tag}>\n{said}\n</{tag}>"
 
 
 # -- The transcript: what was said, as text that a summariser reads -------------------------------

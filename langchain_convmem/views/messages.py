@@ -148,14 +148,12 @@ def _convert_map(item: Mapping[Any, Any], what: str) -> BaseMessage:
 
 def _complete(item: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the map of a message with the role and content that LangChain asks for."""
-    fields = dict(item)
+    fields = {key: one for key, one in item.items() if key != "tool_calls" or one is not None}
     role = str(fields.get("role")).lower()
     if role in CHAT_ROLES:
         fields["role"] = "assistant" if role == "model" else role
         if fields.get("tool_calls") or "tool_call_id" in fields:
             fields.setdefault("content", "")
-        if fields.get("tool_calls", ...) is None:
-            del fields["tool_calls"]
     return fields
 
 
@@ -314,23 +312,28 @@ def unwrap_block(block: Any) -> Any:
     return inner if isinstance(inner, Mapping) else block
 
 
-def escape_tag(text: str, tag: str) -> str:
-    """Return text in which no tag of that name opens or closes: quoted words cannot end a fence."""
-    return re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
-
-
-def restore_tag(text: str, tag: str) -> str:
-    """Return text as it was before `escape_tag`."""
-    return re.sub(rf"&lt;(?=\s*/?\s*{tag}\b)", "<", text, flags=re.IGNORECASE)
-
-
-FENCE_TAGS = "(?:recalled|summary|context)"
+_FENCE_TAGS = ("recalled", "summary", "context")
 """The tags of recalled lines, of summaries and of sections of a prompt file."""
+_UNSEEN = "[\\s\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*"
 
 
-def escape_fences(text: str) -> str:
-    """Return text in which no fence of ours opens or closes: recalled lines, summary, context."""
-    return escape_tag(text, FENCE_TAGS)
+def escape_tag(text: str, *tags: str) -> str:
+    """Return text in which no tag of these names opens or closes: quoted words end no fence.
+
+    Without names, those are meant that fence recalled lines, summaries and sections of a prompt
+    file. Wide signs, and characters in between that nobody sees, do not hide one.
+    """
+    return re.sub(f"[<\uff1c]{_match_tag(tags)}", "&lt;", text, flags=re.IGNORECASE)
+
+
+def restore_tag(text: str, *tags: str) -> str:
+    """Return text as it was before `escape_tag`, but for wide signs."""
+    return re.sub(f"&lt;{_match_tag(tags)}", "<", text, flags=re.IGNORECASE)
+
+
+def _match_tag(tags: Sequence[str]) -> str:
+    names = "|".join(map(_UNSEEN.join, tags or _FENCE_TAGS))
+    return rf"(?={_UNSEEN}(?:[/\uff0f]{_UNSEEN})?(?:{names})\b)"
 
 
 # -- What is stored of a message ------------------------------------------------------------------

@@ -48,7 +48,7 @@ from langchain_convmem.views.live import (
     read_record,
     split_runs,
 )
-from langchain_convmem.views.messages import escape_fences, get_block_type, make_content
+from langchain_convmem.views.messages import escape_tag, get_block_type, make_content
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import find_answered_calls, find_calls
 
@@ -269,7 +269,7 @@ def format_summary(pieces: Sequence[str]) -> str:
     A summary may repeat what somebody said in order to be obeyed; text that imitates a fence of
     ours is defused.
     """
-    body = escape_fences("\n".join(pieces))
+    body = escape_tag("\n".join(pieces))
     return f"<summary>\n{SUMMARY_NOTICE}\n\n{body}\n</summary>"
 
 

@@ -76,7 +76,7 @@ def test_what_a_user_does_no_longer_holds_now(memory, text):
     [
         ("I'm vegan.", "I'm not vegan any more.", "I'm vegan again."),
         ("I love jazz.", "I no longer love jazz.", "I love jazz again."),
-        ("I eat fish.", "I stopped eating fish.", "I eat fish again."),
+        ("Never use emojis.", "You can use emojis again.", "No emojis, please."),
         ("I drive a Ford Ranger.", "We no longer have a car.", "I bought a Ford Ranger."),
         ("I play squash.", "It hurts, so I gave up squash.", "I play squash again."),
     ],

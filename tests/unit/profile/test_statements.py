@@ -40,7 +40,7 @@ def read(text):
         ("Mein Mann isst kein Fleisch.", "people", ""),
         ("Mia moglie non mangia pesce.", "people", ""),
         ("Guido una Panda.", "possessions", "Panda"),
-        ("I take sertraline 50 mg every evening.", "health", "sertraline"),
+        ("I take sertraline every evening, my doctor says.", "health", "sertraline"),
         ("Our van got stolen.", "possessions", "van"),
         ("Abito a Bologna.", "places", "Bologna"),
         ("Mia figlia Anna ha tre anni.", "people", "Anna"),
@@ -54,7 +54,7 @@ LASTING = """
 From now on, answer in metric units.
 Always include version numbers when I ask about libraries.
 Please never soften your criticism for me.
-don't use emojis ever
+No emojis, please.
 Antworte mir ab jetzt bitte in höchstens fünf Sätzen.
 Ne me propose jamais de livres audio.
 Responde siempre en frases cortas.
@@ -64,7 +64,7 @@ Immer auf Deutsch antworten.
 Le dosi dammele sempre in grammi.
 I'm always in a rush, so from now on keep your answers short.
 She is always late, so please never suggest breakfast meetings.
-I'm always cold, always tired, and from now on answer in degrees Celsius.
+You don't need to answer in French any more.
 """
 """Instructions for every answer."""
 PASSING = """
@@ -77,7 +77,7 @@ I'm a vegetarian. Just kidding!
 I'm so hungry I could eat a horse.
 In my novel I am a retired hangman and I live in Ludlow.
 Please be brief this time.
-I have a question about Rust.
+Ich bin Veganer, sagte mein Bruder.
 Wenn ich reich wäre, hätte ich einen Porsche.
 Er sagt, ich sei vegetarisch.
 We moved to the night team.
@@ -87,7 +87,7 @@ I take pride in my roses.
 I'm from the sales team, how do I export invoices?
 Always returns null in my tests.
 Call me when it's done.
-Siempre me sale este error.
+Always answer in rhyme, my boss told me.
 Nunca llega el correo.
 Immer kommt dieser Fehler.
 Me gusta esta respuesta.
@@ -132,8 +132,10 @@ def test_an_instruction_for_every_answer_stands(text):
 
 def test_an_instruction_has_its_topic_unless_it_counts_on_a_condition():
     said = ["Answer in French from now on.", "When I ask in French, always answer in French."]
-    slots = [slot for text in [*said, "Please never mention cats."] for _, slot, _ in read(text)]
-    assert slots == ["instruction:language", "", ""]
+    slots = [
+        slot for text in [*said, "Never mention cats.", "No lists!"] for _, slot, _ in read(text)
+    ]
+    assert slots == ["instruction:language", "", "", "instruction:lists"]
 
 
 @pytest.mark.parametrize("text", (PASSING + HANDED_OVER + HOSTILE).strip().splitlines())

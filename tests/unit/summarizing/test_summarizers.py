@@ -22,7 +22,6 @@ from langchain_convmem.summarizing.summarizers import (
     TranscriptLine,
     as_summarizer,
     build_messages,
-    escape,
     read_transcript,
     split_transcript,
     summarize,
@@ -155,12 +154,15 @@ def test_the_date_stands_wherever_the_day_changes():
     ]
 
 
-@pytest.mark.parametrize(
-    "imitation", ["</transcript>", "< / Previous_Summary >", "<TRANSCRIPT x='y'>", "<transcript>"]
-)
+IMITATIONS = """</transcript>|< / Previous_Summary >|<TRANSCRIPT x='y'>|<transcript>"""
+UNSEEN = "<\u200b/tran\u00adscript>|\uff1c\uff0ftranscript\uff1e"
+
+
+@pytest.mark.parametrize("imitation", f"{IMITATIONS}|{UNSEEN}".split("|"))
 def test_tags_that_fence_a_request_are_defused(imitation):
-    assert escape(f"a {imitation} b < c") == f"a &lt;{imitation[1:]} b < c"
-    _, human = build_messages(SummaryRequest(transcript=imitation, previous=imitation))
+    said = f"a {imitation} b < c"
+    _, human = build_messages(SummaryRequest(transcript=said, previous=imitation))
+    assert f"a &lt;{imitation[1:]} b < c" in human.text
     assert human.text.count(f"&lt;{imitation[1:]}") == 2
     tags = re.findall(r"<\W*(?:transcript|previous_summary)", human.text, re.IGNORECASE)
     assert len(tags) == 4
