@@ -55,7 +55,7 @@ _Begin = Callable[[sqlite3.Connection], object]
 
 APPLICATION_ID = 0x434D454D  # "CMEM": tells our files from other SQLite databases
 
-_OPEN: WeakSet[SQLiteLog] = WeakSet()
+_OPEN: WeakSet[_SQLiteBase] = WeakSet()
 BUSY_S = 30.0
 _PAUSE_S = 0.02
 _PATIENCE_AT_FOLDING_S = 0.2
@@ -125,6 +125,7 @@ class _SQLiteBase(SqlLog):
     def close(self) -> None:
         """Close the log; later calls raise `LogClosedError`. Idempotent."""
         self._closed = True
+        _OPEN.discard(self)
         for connection in self._connections:
             connection.close()
         self._decode_again.cache_clear()
@@ -193,8 +194,7 @@ class _SQLiteBase(SqlLog):
             found = tx.rows("PRAGMA integrity_check(100)")
         for (finding,) in found:
             if finding != "ok":
-                text = " ".join(f"{finding}".split())
-                yield StorageProblem(f"SQLite: {text}")
+                yield StorageProblem("SQLite: " + " ".join(str(finding).split()))
         yield from super().check_storage()
 
     def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -302,12 +302,10 @@ class SQLiteLog(_SQLiteBase):
     def __repr__(self) -> str:
         return f"SQLiteLog({str(self.path)!r})"
 
-    def close(self) -> None:
-        """Close the file; later calls raise `LogClosedError`. Idempotent."""
-        super().close()
-        _OPEN.discard(self)
-
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
+        if not _leads_to(self.path, self._file):
+            msg = f"{self.path} is no longer the file that was opened: it was moved, deleted or "
+            raise LogError(f"{msg}replaced; nothing was written: put it back, or open the log anew")
         if durable is not self._is_durable:
             db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._is_durable = durable
@@ -331,7 +329,7 @@ class SQLiteLog(_SQLiteBase):
         except BaseException:
             db.close()
             raise
-        self._is_durable = True
+        self._is_durable, self._file = True, self.path.stat()
         return db
 
     def _connect_to_read(self) -> sqlite3.Connection:
@@ -548,6 +546,13 @@ def _create_file(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
+def _leads_to(path: Path, opened: os.stat_result) -> bool:
+    """Return whether a path still leads to a file that was opened there."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), opened)
+    return False
+
+
 # -- the write-ahead file -------------------------------------------------------------------------
 
 _WAL_HEADER, _FRAME_HEADER = 32, 24
@@ -682,15 +687,14 @@ def restore(
     with closing(_connect(made, "immutable=1")) as db:
         [(entries,)] = db.execute("SELECT count(*) FROM entries").fetchall()
     kept = target.with_name(f"{target.name}.{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
-    is_kept = False
-    for end in ("", "-wal"):  # one of them may be missing, and the other is not to be lost
-        with suppress(FileNotFoundError):
-            target.with_name(target.name + end).rename(f"{kept}{end}")
-            is_kept = True
+    # One of them may be missing, and the other is not to be lost.
+    ends = [end for end in ("", "-wal") if target.with_name(target.name + end).exists()]
+    for end in ends:
+        target.with_name(target.name + end).rename(f"{kept}{end}")
     target.with_name(f"{target.name}-shm").unlink(missing_ok=True)
     made.replace(target)
     _write_through(target.parent)
-    return Restored(entries, 0 if held is None else entries - held, kept if is_kept else None)
+    return Restored(entries, 0 if held is None else entries - held, kept if ends else None)
 
 
 def _refuse_use(path: Path) -> None:
@@ -700,7 +704,7 @@ def _refuse_use(path: Path) -> None:
         LogError: If it may not be replaced.
         LogUnavailableError: If somebody has it open.
     """
-    is_used = any(log.path == path for log in _OPEN)
+    is_used = any(log.place == str(path) for log in _OPEN)
     # To close the file drops the locks of this process; it has none if it does not use the log.
     if not is_used and path.exists() and fcntl is not None:
         if not _may_write(path):
@@ -747,20 +751,18 @@ def _merge(path: Path, made: Path, signer: Signer) -> int:
 
 def _read_rows(db: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
     """Return the rows of a query; none where they cannot be read."""
-    try:
+    with suppress(sqlite3.DatabaseError):
         return db.execute(query).fetchall()
-    except sqlite3.DatabaseError:
-        return []
+    return []
 
 
 def _read_entries(db: sqlite3.Connection, first: int, last: int) -> list[tuple[Any, ...]]:
     """Return the entries from one place to another that can be read."""
-    try:
-        query = "SELECT * FROM entries WHERE place BETWEEN ? AND ?"
+    query = "SELECT * FROM entries WHERE place BETWEEN ? AND ?"
+    with suppress(sqlite3.DatabaseError):
         return db.execute(query, (first, last)).fetchall()
-    except sqlite3.DatabaseError:
-        if first == last:
-            return []
+    if first == last:
+        return []
     middle = (first + last) // 2
     return _read_entries(db, first, middle) + _read_entries(db, middle + 1, last)
 

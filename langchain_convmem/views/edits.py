@@ -380,15 +380,15 @@ def _find_end_of_words(text: str, heard: str) -> int:
         )
     end = spoken[found + len(wanted) - 1][0] + 1
     marks = heard[len(heard.rstrip(string.punctuation)) :]
-    while end < len(text) and (unicodedata.combining(text[end]) or text[end] in marks):
+    while end < len(text) and (unicodedata.category(text[end])[0] == "M" or text[end] in marks):
         end += 1
     return end
 
 
 def _fold(text: str) -> list[tuple[int, str]]:
-    """Return the letters and digits of a text without case and accents, each with its place."""
+    """Return letters without case and accents, and digits of any script, each with its place."""
     return [
-        (place, letter)
+        (place, str(unicodedata.digit(letter, letter)))
         for place, one in enumerate(text)
         for letter in unicodedata.normalize("NFKD", one).casefold()
         if letter.isalnum()

@@ -232,6 +232,18 @@ def test_a_locked_file_is_worth_another_try(path, monkeypatch):
         assert list_texts(log.entries(KEY)) == ["before", "after"]
 
 
+def test_nothing_is_written_to_a_file_that_is_not_there_anymore(path, log):
+    say(log, KEY, "before")
+    elsewhere = path.rename(path.with_name("elsewhere.db"))
+    for _ in ("moved", "replaced"):
+        with pytest.raises(LogError, match=r"log\.db .*moved, deleted or replaced.*put it back"):
+            say(log, KEY, "lost")
+        path.write_bytes(b"")
+    elsewhere.replace(path)
+    say(log, KEY, "after")
+    assert list_texts(log.entries(KEY)) == ["before", "after"]
+
+
 @pytest.mark.parametrize("folds", [False, True])
 def test_a_file_opens_while_others_commit_between_any_two_looks(path, log, monkeypatch, folds):
     connect = sqlite3.connect

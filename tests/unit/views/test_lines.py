@@ -65,6 +65,7 @@ def test_characters_or_words_tell_how_much_was_heard(until, expected):
         ("Le café est fermé.", "le cafe est", "Le café est"),
         ("Le cafe\u0301 est ferme\u0301.", "Le caf\u00e9", "Le cafe\u0301"),
         ("Die Straße ist gesperrt.", "die strasse", "Die Straße"),
+        ("ट्रेन ९ बजे जाती है।", "ट्रेन 9 बजे", "ट्रेन ९ बजे"),
         ("在九号站台，中午发车。", "九号站台", "在九号站台"),  # noqa: RUF001 - as it is written
         ("😀😀 Fine.", "😀", "😀"),
         ("One, two, three, two.", "two", "One, two"),
