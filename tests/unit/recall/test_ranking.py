@@ -10,6 +10,7 @@ import pytest
 from histories import KEY
 
 from langchain_convmem.recall import RecallSettings, ranking
+from langchain_convmem.recall.calibration import is_answered, select_worth
 from langchain_convmem.recall.options import make_query
 from langchain_convmem.recall.segments import SegmentTable, SegmentVectors, round_vector
 from langchain_convmem.records import DialogLine
@@ -33,7 +34,7 @@ def rank_lines(said, asked, *, fill=0, session=None, before=None, filter=None, *
     people = cycle(dict.fromkeys(who for who, *_ in lines))
     for n, who in enumerate(islice(people, fill)):
         near, other = 0.1 - n % 4 // 2 * 0.2, 0.1 - n % 8 // 4 * 0.2
-        lines.append((who, f"2020-01-01T00:00:{n % 60:02}Z", near, other, f"Shelf {n} holds jars."))
+        lines.append((who, f"2018-01-01T00:00:{n % 60:02}Z", near, other, f"Shelf {n} holds jars."))
     table, lexical, vectors = SegmentTable(), LexicalIndex(), SegmentVectors()
     made = []
     for n, (who, when, *_, text) in enumerate(lines):
@@ -70,6 +71,13 @@ def numbers(mask):
     return mask.nonzero()[0].tolist()
 
 
+def keep(found):
+    """Return which lines are kept, and which of these are loose; those that fill are left out."""
+    kept, loose = select_worth(found)
+    kept &= found.view.table.get_column("time") > 1_546_000_000_000  # 2018
+    return kept, kept & loose
+
+
 TOLD = {
     "older": lambda found: sorted(found.older),
     "beside": lambda found: sorted(found.beside),
@@ -77,6 +85,9 @@ TOLD = {
     "raised": lambda found: numbers(rest_of(found) > 1e-4),
     "lowered": lambda found: numbers(rest_of(found) < -1e-4),
     "preferred": lambda found: numbers(found.said_by > 0),
+    "kept": lambda found: numbers(keep(found)[0]),
+    "loose": lambda found: numbers(keep(found)[1]),
+    "answers": lambda found: is_answered(found, select_worth(found)[0].nonzero()[0]),
 }
 CASES = tomllib.loads(Path(__file__).with_name("rankings.toml").read_text("utf-8"))["case"]
 
@@ -239,3 +250,13 @@ def test_a_part_of_a_long_line_takes_something_of_the_other_parts():
     found = rank_lines("Ana .8 .1 LONG", "Which river?", fill=9)
     own = found.meaning + found.words
     assert (found.around[:2] > 0.1 * own[:2]).all()
+
+
+def test_the_clearer_something_answers_the_less_of_the_rest_comes_along():
+    rest = "".join(f"\nUser .12 -.1 I keep animals of kind {n}." for n in range(14))
+    counts = [
+        keep(rank_lines(said, "Which orchard do I tend?", fill=40))[0].sum()
+        for near in (0.2, 0.4, 0.6, 0.9)
+        for said in [f"Assistant 0 0 Hm.\nUser {near} .1 The orchard is far.{rest}"]
+    ]
+    assert 15 == counts[0] > counts[1] > counts[2] > counts[3] == 1

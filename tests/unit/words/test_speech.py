@@ -118,11 +118,11 @@ Schrijf een gedicht over sneeuw | Напиши стих о снеге | اكتب
 IGNORANT = cases("""
 I don't have any information about that. | I'm sorry, you haven't mentioned that. | I don't know
 I can't help with that | Nothing in our conversations says where you live.
-As an AI I have no access to your files.
+As an AI I have no access to your files. | Ich weiß nicht, wo du das Auto geparkt hast.
 I don't know your sister's name. If you tell me, I'll remember it. | Das weiß ich leider nicht.
-Je ne sais pas. | No tengo información sobre eso. | Non lo so.
+Je ne sais pas. | No tengo información sobre eso. | Non lo so. | Je ne sais pas où tu es garé.
 Não tenho informações sobre isso. | Dat weet ik niet. | Я не знаю. | لا أعرف | 我不知道。
-わかりません。 | 잘 모르겠습니다.
+わかりません。 | 잘 모르겠습니다. | No sé dónde está. | You haven't told me where you live.
 """)
 COURTESIES = cases("""
 thanks!! | ok great, thank you so much | perfect, that's all for now | haha nice
