@@ -127,14 +127,16 @@ def get_role(message: BaseMessage) -> Role:
     return CHAT_ROLES.get(name, "user")
 
 
-TEXT_BLOCKS = ("guard_content", "input_text", "output_text", "text")
+TEXT_BLOCKS = ("guard_content", "input_text", "output_text", "refusal", "text")
 """Types of content blocks that are nothing but text; so are those of Bedrock, without a type."""
 
 
 def get_block_text(block: object) -> str | None:
     """Return the text of a block of content that is nothing but text; None for other blocks."""
     if isinstance(block, Mapping):
-        block = block.get("text") if block.get("type", "text") in TEXT_BLOCKS else None
+        kind = block.get("type", "text")
+        key = "refusal" if kind == "refusal" else "text"
+        block = block.get(key) if kind in TEXT_BLOCKS else None
     return block if isinstance(block, str) else None
 
 

@@ -45,7 +45,7 @@ from langchain_convmem.views.tool_calls import CALL_BLOCKS
 NO_OUTPUT = "[no output]"
 
 _TEXTUAL_BLOCKS = frozenset(
-    (*TEXT_BLOCKS, "json", "refusal", "search_result", "text-plain", "tool_result", "toolResult")
+    (*TEXT_BLOCKS, "json", "search_result", "text-plain", "tool_result", "toolResult")
 )
 """Blocks that are shown as text; those of `TEXT_BLOCKS` were written as such."""
 
