@@ -127,16 +127,24 @@ def get_role(message: BaseMessage) -> Role:
     return CHAT_ROLES.get(name, "user")
 
 
+TEXT_BLOCKS = ("guard_content", "input_text", "output_text", "refusal", "text")
+"""Types of content blocks that are nothing but text; so are those of Bedrock, without a type."""
+
+
+def get_block_text(block: object) -> str | None:
+    """Return the text of a block of content that is nothing but text; None for other blocks."""
+    if isinstance(block, Mapping):
+        kind = block.get("type", "text")
+        key = "refusal" if kind == "refusal" else "text"
+        block = block.get(key) if kind in TEXT_BLOCKS else None
+    return block if isinstance(block, str) else None
+
+
 def get_text_pieces(message: BaseMessage) -> tuple[str, ...]:
     """Return the message's text, one string per piece of content, blank pieces left out."""
     content = message.content
-    if isinstance(content, str):
-        return (content,) if content.strip() else ()
-    pieces = (
-        block.get("text") if isinstance(block, Mapping) and block.get("type") == "text" else block
-        for block in content
-    )
-    return tuple(piece for piece in pieces if isinstance(piece, str) and piece.strip())
+    pieces = [content] if isinstance(content, str) else map(get_block_text, content)
+    return tuple(piece for piece in pieces if piece and piece.strip())
 
 
 def get_line_time_ms(message: BaseMessage) -> int | None:

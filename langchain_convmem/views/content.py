@@ -19,7 +19,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.records import Entry
-from langchain_convmem.views.codec import clean_text, make_plain
+from langchain_convmem.views.codec import TEXT_BLOCKS, clean_text, make_plain
 from langchain_convmem.views.lines import INDENT, clean_name, indent_text
 from langchain_convmem.views.media import (
     MediaBlock,
@@ -44,20 +44,10 @@ from langchain_convmem.views.tool_calls import CALL_BLOCKS
 
 NO_OUTPUT = "[no output]"
 
-_TEXT_BLOCKS = frozenset(
-    {
-        "guard_content",
-        "input_text",
-        "json",
-        "output_text",
-        "refusal",
-        "search_result",
-        "text",
-        "text-plain",
-        "tool_result",
-        "toolResult",
-    }
+_TEXTUAL_BLOCKS = frozenset(
+    (*TEXT_BLOCKS, "json", "search_result", "text-plain", "tool_result", "toolResult")
 )
+"""Blocks that are shown as text; those of `TEXT_BLOCKS` were written as such."""
 
 _TEXT_KEYS = ("text", "refusal", "content", "toolResult", "output")
 _NOT_IN_FILE_NAMES = re.compile(r"[^a-zA-Z0-9 ()\[\]-]+")
@@ -266,7 +256,7 @@ def _find_text(block: Any) -> str | None:
         return _add_title(block, source.get("data"))
     if kind == "text-plain" or block.get("source_type") == "text":
         return _add_title(block, block.get("text", block.get("data", "")))
-    if kind and kind not in _TEXT_BLOCKS:
+    if kind and kind not in _TEXTUAL_BLOCKS:
         return None
     if "json" in block:
         return json.dumps(make_plain(block["json"]), ensure_ascii=False)

@@ -18,7 +18,13 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import derive_ulid, get_ulid_ms
 from langchain_convmem.records import Cover, Entry, Metadata, Role
-from langchain_convmem.views.codec import describe_as_json, encode_message, tag_json
+from langchain_convmem.views.codec import (
+    TEXT_BLOCKS,
+    describe_as_json,
+    encode_message,
+    get_block_text,
+    tag_json,
+)
 from langchain_convmem.views.media import describe_media, read_media
 from langchain_convmem.views.messages import get_block_type, make_content, unwrap_block
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, find_calls
@@ -438,7 +444,7 @@ def is_blank(entry: Entry) -> bool:
     content = entry.message.content if entry.message is not None else ""
     if isinstance(content, str):
         return True
-    unreadable = {"text", *CALL_BLOCKS}  # texts are blank here, and calls are not whole
+    unreadable = {*TEXT_BLOCKS, *CALL_BLOCKS}  # texts are blank here, and calls are not whole
     return all(isinstance(block, str) or get_block_type(block) in unreadable for block in content)
 
 
@@ -465,13 +471,10 @@ def describe_block(block: Any) -> str:
 
     Empty for a block that repeats a call of its message.
     """
-    if not isinstance(block, Mapping):
-        return str(block)
-    kind = get_block_type(block)
-    if kind in CALL_BLOCKS:
+    if (text := get_block_text(block)) is not None:
+        return text
+    if get_block_type(block) in CALL_BLOCKS:
         return ""
-    if kind == "text":
-        return str(block.get("text") or "")
     if media := read_media(block):
         return describe_media(media)
     inner = unwrap_block(block)

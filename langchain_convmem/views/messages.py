@@ -136,7 +136,7 @@ def _convert_map(item: Mapping[Any, Any], what: str) -> BaseMessage:
             [message] = messages_from_dict([dict(item)])
         else:
             [message] = convert_to_messages([_complete(item)])
-        return message
+        return _lift_fields(message) if isinstance(message, AIMessage) else message
     keys = ", ".join(sorted(map(describe_name, item))) or "none"
     is_odd = "role" in item and str(item["role"]).lower() not in CHAT_ROLES
     more = f"; roles are {', '.join(sorted(CHAT_ROLES))}" if is_odd else ""
@@ -144,6 +144,16 @@ def _convert_map(item: Mapping[Any, Any], what: str) -> BaseMessage:
         more = "; pass content blocks as HumanMessage(content=[...])"
     msg = f"{what} is a dict that is no message (keys: {keys}{more}); {MESSAGE_FORMS}"
     raise InvalidMessageError(msg)
+
+
+_LIFTED: Mapping[str, Any] = {"invalid_tool_calls": list, "usage_metadata": dict | None}
+
+
+def _lift_fields(message: AIMessage) -> AIMessage:
+    """Return a reply with the fields that LangChain leaves among the extras of a dict."""
+    extra = dict(message.additional_kwargs)
+    own = {k: extra.pop(k) for k, kind in _LIFTED.items() if isinstance(extra.get(k, 0), kind)}
+    return message.model_copy(update={**own, "additional_kwargs": extra})
 
 
 def _complete(item: Mapping[Any, Any]) -> dict[Any, Any]:

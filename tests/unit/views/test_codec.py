@@ -238,7 +238,9 @@ def test_every_message_has_a_role(message, role):
         ([], ()),
         (["a", " ", {"type": "text", "text": "b "}], ("a", "b ")),
         ([{"type": "text", "text": ""}, {"type": "text"}, {"type": "text", "text": None}], ()),
-        ([{"type": "reasoning", "text": "no line"}, {"text": "untyped"}], ()),
+        ([{"type": "reasoning", "text": "no line"}, {"type": ["text"], "text": "odd"}], ()),
+        ([{"text": "Bedrock's"}, {"type": "input_text", "text": "c"}], ("Bedrock's", "c")),
+        ([{"type": "refusal", "refusal": "No."}], ("No.",)),
     ],
 )
 def test_text_pieces_are_the_texts_without_blank_ones(content, pieces):

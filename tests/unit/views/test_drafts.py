@@ -134,6 +134,8 @@ def test_maps_of_openai_and_of_langchain_and_roles_of_templates_are_messages():
     assert [(one.type, one.content) for one in read] == shape
     assert [one.tool_calls[0]["args"] for one in read[:2]] == [{"n": 1}] * 2
     assert read_messages({"messages": iter(messages_to_dict(read))}) == read
+    read[-1].usage_metadata = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    assert read_messages([one.model_dump() for one in read]) == read
 
 
 @given(
