@@ -411,9 +411,12 @@ def parse_line(line: str) -> tuple[str, str] | None:
     if match is None:
         return "say", line
     name, text = match[1].lower(), (match[2] or "").strip()
-    is_bare = name in _PLAIN and bool(text)
-    if name not in _COMMANDS or is_bare or (name in _WITH_TEXT and not text):
-        known = ", ".join(f"/{known}" for known in _COMMANDS)
-        msg = f"'/{match[1]}' is not a command; expected {known} (see /help, or start with //)"
-        raise ConfigError(msg)
-    return name, text
+    if name not in _COMMANDS:
+        fault = f"is not a command; expected {', '.join(f'/{known}' for known in _COMMANDS)}"
+    elif name in _PLAIN and text:
+        fault = "takes no text"
+    elif name in _WITH_TEXT and not text:
+        fault = "needs a text"
+    else:
+        return name, text
+    raise ConfigError(f"'/{match[1]}' {fault} (see /help, or start with //)")

@@ -34,6 +34,7 @@ from langchain_convmem.recall.options import (
     RecallQuery,
     RecallSettings,
     Scope,
+    make_query,
     sort_owners,
 )
 from langchain_convmem.recall.recall import DialogRecall
@@ -116,8 +117,8 @@ class VectorStoreRecall(DialogRecall):
                 order an answer then, and a `threshold` is refused.
 
         Raises:
-            ConfigError: If the log or the store is none, the store asynchronous alone, or
-                `candidates` below 1.
+            ConfigError: If the log or the store is none, the store asynchronous alone, `candidates`
+                below 1, or the settings name a buffer, or a threshold for scores of another kind.
         """
         if not isinstance(log, MessageLog):
             raise ConfigError(f"log must be a MessageLog, got {describe_value(log)}")
@@ -140,6 +141,9 @@ class VectorStoreRecall(DialogRecall):
         self._candidates = candidates
         self._make_filter = make_filter or find_filter(store)
         self._to_cosine = to_cosine or (float if isinstance(store, InMemoryVectorStore) else None)
+        # Settings that every recall would refuse.
+        anyone = Owner(user_id="-")
+        self._check(make_query(anyone, "-", self.settings, buffer=_get_place(anyone)))
         self._locks = [make_lock() for _ in range(64)]
         self._jobs = BackgroundJobs(self._follow, name="vector store", workers=1)
 

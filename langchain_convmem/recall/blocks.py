@@ -385,9 +385,9 @@ def build_groups(ranked: Iterable[int], ground: TableView) -> list[LineGroup]:
     query, settings = ground.query, ground.query.settings
     if not settings.cosine_only:
         ranked = _skip_repeats(ranked, ground.table, again=query.max_tokens is None)
-    if query.max_tokens is None and not settings.refill:
-        return pack(select_first_of_lines(ranked, ground.table, query.k), ground)
-    return pack(ranked, ground, query.k)
+    if settings.refill or query.k is None:
+        return pack(ranked, ground, query.k)
+    return pack(select_first_of_lines(ranked, ground.table, query.k), ground)
 
 
 def _skip_repeats(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> Iterator[int]:

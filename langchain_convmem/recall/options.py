@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Owner, Scalar, ThreadKey, read_id
+from langchain_convmem.views.codec import CHAT_ROLES
 from langchain_convmem.views.lines import DEFAULT_SPEAKERS, clean_name
 from langchain_convmem.views.messages import TextCounter
 from langchain_convmem.views.tokens import count_text_tokens
@@ -57,7 +58,11 @@ _LONG = 400
 _LEAST_WORDS = 2
 _WORD_SIGN = re.compile(r"\w")
 _ROLES = frozenset(DEFAULT_SPEAKERS.values())
-_NAMES = frozenset({"speaker", "session"})
+_READERS: Mapping[str, Callable[[str], str]] = {
+    "speaker": clean_name,
+    "session": clean_name,
+    "role": lambda name: CHAT_ROLES.get(name, name),
+}
 
 
 class RecallOptions(TypedDict, total=False):
@@ -419,10 +424,8 @@ def _read_filter(wanted: LineFilter | None) -> dict[str, tuple[Scalar, ...]]:
         for one in values:
             is_plain = one is None or isinstance(one, str | int | float)
             _check(is_plain, f"filter[{name!r}]", "plain values, or a list of them", one)
-        is_name = name in _NAMES
-        found[name] = tuple(
-            clean_name(one) if is_name and isinstance(one, str) else one for one in values
-        )
+        read = _READERS.get(name, str)
+        found[name] = tuple([read(one) if isinstance(one, str) else one for one in values])
     return found
 
 

@@ -188,18 +188,18 @@ class TurnView:
 
     def _find_lines(self, seen: ModelContext, query: str, room: int | None) -> Recall:
         options, entries, start = self.options, seen.thread.entries, seen.turn.start
-        later = (one.position for one in entries if one.position >= start)
-        excluded = {self.key: seen.view.positions.union(later)}
+        later = [one.position for one in entries if one.position >= start]
         earlier = [one for one in find_live_entries(seen.turn.before) if one.position < start]
         said = [one.contents for one in earlier if one.role == "user"]
+        lines = self.memory.line_recall
 
         def recall() -> Recall:
-            found = self.memory.line_recall.recall(
+            found = lines.recall(
                 self.key.owner,
                 query,
-                k=options.recall_k,
+                k=options.recall_k or (None if options.recall_tokens else lines.settings.k),
                 max_tokens=room or (None if options.recall_k else options.recall_tokens),
-                exclude=excluded,
+                exclude={self.key: seen.view.positions.union(later)},
                 count_text=self.memory.count_text,
                 buffer=self.key,
                 before="\n".join(said[-1]) if said else None,

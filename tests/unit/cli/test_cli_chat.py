@@ -29,7 +29,16 @@ def test_a_blank_line_asks_for_nothing(line):
     assert parse_line(line) is None
 
 
-@pytest.mark.parametrize("line", ["/hsitory", "/recall", "/edit  ", "/quit now", "/half of it"])
-def test_a_misspelt_command_is_refused_before_it_is_remembered(line):
-    with pytest.raises(ConfigError, match="/history"):
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("/hsitory", "is not a command; expected .*/history"),
+        ("/half of it", "is not a command"),
+        ("/recall", "needs a text"),
+        ("/edit  ", "needs a text"),
+        ("/quit now", "takes no text"),
+    ],
+)
+def test_a_misspelt_command_is_refused_before_it_is_remembered(line, fault):
+    with pytest.raises(ConfigError, match=f"'{line.split()[0]}' {fault}.*/help"):
         parse_line(line)

@@ -242,3 +242,5 @@ def test_what_is_no_store_or_finds_nothing_is_refused(log, store):
         VectorStoreRecall(log, HashEmbeddings())
     with pytest.raises(ConfigError, match="at least 1, got 0"):
         VectorStoreRecall(log, store, candidates=0)
+    with pytest.raises(ConfigError, match="buffer_size=0"):
+        VectorStoreRecall(log, store, RecallSettings.spec())

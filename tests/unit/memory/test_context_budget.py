@@ -7,7 +7,7 @@ from scripted_chat import ProviderError, ScriptedChatModel, at, entries, texts
 from summaries import bare
 from watched_runs import RunWatcher
 
-from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SummarySettings
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.views.context import LEFT_OUT_TEXT
@@ -59,6 +59,15 @@ def test_a_thread_is_compacted_before_the_profile_crowds_out_what_no_summary_cov
             chain.invoke(f"How long is river number {number} of the list, and how wide?", at())
     assert "<profile>" in str(replies.seen[-1])
     assert not any(LEFT_OUT_TEXT in str(seen) for seen in replies.seen)
+
+
+def test_the_number_of_matches_that_settings_name_holds_in_a_budget():
+    settings = RecallSettings(k=1, threshold=-1, refill=False)
+    with ConversationMemory(InMemoryLog(), settings=settings) as memory:
+        memory.add_messages([FACT, "It is a boat.", "A boat."], thread_id="before", user_id="ana")
+        chat_model = model()
+        memory.wrap(chat_model, context_tokens=4000).invoke("Which boat?", at())
+    assert chat_model.asked[-1].count("boat") == 2, "the match, and the question"
 
 
 def test_recalled_lines_leave_half_of_a_small_window(caplog):
