@@ -344,7 +344,8 @@ class ConversationMemory:
             recall_place: Whether recalled lines go before the user's text (`"user"`), so that a
                 provider can cache everything before them, or into the system message (`"system"`).
             provider: Provider rules for the messages. None follows the chat model, and uses those
-                of all providers (`"strict"`) for text engines.
+                of all providers (`"strict"`) for text engines, without pictures (`"text"`) if the
+                template shows none.
             config: Settings of the conversation; None uses the engine's defaults. Each following
                 argument overrides it unless it is None; `ConversationConfig` explains them and has
                 more.
@@ -361,12 +362,15 @@ class ConversationMemory:
         """
         given = locals()  # before any other name is bound
         from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
+        from langchain_convmem.text.sessions import shows_pictures
         from langchain_convmem.thread_memory import MemoryThread
         from langchain_convmem.turns.chains import ChainShape
 
         engine = model if isinstance(model, Engine) else Engine(model)
         chosen = TurnOptions.pick(options, given)
-        shape = ChainShape(None, resolve_provider(provider or "strict"))  # of one that reads text
+        template = getattr(config, "template", None) or getattr(engine.model, "template", None)
+        rules: Provider = "strict" if shows_pictures(template) else "text"
+        shape = ChainShape(None, resolve_provider(provider or rules))  # of one that reads text
         if isinstance(engine.model, Runnable):
             shape = ChainShape.from_chain(engine.model, {}, provider)
         self._turn_memory.use_options(chosen)

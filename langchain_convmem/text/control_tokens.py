@@ -17,8 +17,11 @@ from typing import Any
 
 from langchain_convmem.views.lines import clean_name
 
-SEAL = "\ufdd0"
-"""Stands inside a sealed token, in text that no model has read yet; a code point of no text."""
+SEAL = "\U000e01ef"
+"""Stands inside a sealed token, in text that no model has read yet; in hardly any text otherwise.
+
+It counts as printable: where a template prints a list of texts, others would become escapes.
+"""
 
 BREAK = " "
 """What a seal is for a service that takes one string: as long, harmless in JSON, and visible."""

@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.text.chat_template import ChatTemplate
+from langchain_convmem.text.control_tokens import MEDIA_MARKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,12 @@ MOST_STOPS = 4
 def load_template(template: Any) -> Any:
     """Return a template as it is, or the built-in of a name."""
     return ChatTemplate.from_builtin(template) if isinstance(template, str) else template
+
+
+def shows_pictures(template: Any) -> bool:
+    """Return whether a template, or the built-in of a name, has a place for pictures."""
+    found = load_template(template)
+    return found is not None and any(mark in found.source for mark in MEDIA_MARKS["image"])
 
 
 class KeptEngine(TextEngine):

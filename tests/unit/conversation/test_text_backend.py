@@ -137,6 +137,14 @@ def test_a_message_that_the_template_refuses_is_refused_before_anything_is_read(
     assert model.sessions == []
 
 
+def test_a_picture_shown_to_another_model_is_a_note_for_a_template_without_pictures():
+    model, picture = text_engine("Yes."), {"type": "image", "base64": "cG5n"}
+    with ConversationMemory(InMemoryLog()) as memory:
+        memory.add_messages([HumanMessage([picture]), AIMessage("A cat.")], thread_id="t")
+        memory.conversation(model, thread_id="t").send_message("Thanks")
+        assert held(model).startswith("<|im_start|>user\n[image")
+
+
 def test_what_was_recalled_stays_where_the_session_has_read_it():
     memory = ConversationMemory(InMemoryLog())
     told = [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")]
