@@ -54,6 +54,11 @@ def test_what_is_sold_or_stopped_holds_no_more(memory):
     assert (old.until_ms, new.text) == (START_MS + DAY_MS, "We gave our bees away.")
 
 
+def test_the_end_of_an_animal_ends_what_names_it_and_no_other(memory):
+    say(memory, "I have a dog called Rex.", "I also have a cat called Rex.", "My dog died.")
+    assert list_texts(memory.profile("ana").past) == ["I have a dog called Rex."]
+
+
 NO_LONGER = """
 I stopped eating meat. | I don't eat meat anymore. | I no longer eat gluten.
 I can no longer eat dairy. | I gave up smoking. | I'm no longer allergic to cats.
