@@ -13,7 +13,6 @@ from typing import Literal
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.codec import get_line_time_ms
 from langchain_convmem.views.lines import INDENT, format_day
 from langchain_convmem.views.messages import NOTED_SOURCE, SUMMARY_SOURCE, restore_tag
@@ -107,10 +106,7 @@ def _make_line(message: BaseMessage, text: str, asker: str | None) -> ContextLin
         return ContextLine("", text, None, "summary" if is_summary else "system")
     if kind == "tool":
         return ContextLine(message.name or "", text, None, "tool")
-    try:
-        stamp_ms = get_line_time_ms(message)
-    except InvalidMessageError:
-        stamp_ms = None  # a date only decorates a quote; a log would have refused this message
+    stamp_ms = get_line_time_ms(message)
     date = None if stamp_ms is None else format_day(stamp_ms) or None
     return ContextLine(_name_speaker(message.name or kind, asker), text, date, "dialogue")
 

@@ -383,10 +383,8 @@ def read_stored_message(node: Node, read_data: Callable[[Any], Any] = dict) -> F
 
 def repair_timestamp(message: BaseMessage, location: str) -> FoundMessage:
     """Return a message of another store; a time that cannot be read is kept under another key."""
-    try:
-        get_line_time_ms(message)
-    except InvalidMessageError:
-        extra: dict[str, Any] = message.additional_kwargs
+    extra: dict[str, Any] = message.additional_kwargs
+    if extra.get("timestamp") is not None and get_line_time_ms(message) is None:
         extra["original_timestamp"] = extra.pop("timestamp")
     return FoundMessage(message, location)
 

@@ -151,25 +151,18 @@ def get_line_time_ms(message: BaseMessage) -> int | None:
     """Return the time a message itself names (`additional_kwargs["timestamp"]`), if any.
 
     Returns:
-        Milliseconds since the epoch; a time without a zone counts as UTC.
-
-    Raises:
-        InvalidMessageError: If the timestamp is neither ISO 8601 nor a number of milliseconds.
+        Milliseconds since the epoch; a time without a zone counts as UTC. None if it is neither
+        ISO 8601 nor a number of milliseconds, as a number that is a day of our time in seconds.
     """
-    stamp = message.additional_kwargs.get("timestamp")
-    if stamp is None:
-        return None
-    if isinstance(stamp, int | float) and not isinstance(stamp, bool) and math.isfinite(stamp):
+    stamp: Any = message.additional_kwargs.get("timestamp")
+    is_number = isinstance(stamp, int | float) and not isinstance(stamp, bool)
+    if is_number and math.isfinite(stamp) and not 10**9 <= stamp < 10**10:
         return int(stamp)
     with suppress(TypeError, ValueError, OverflowError):
         moment = stamp if isinstance(stamp, datetime) else datetime.fromisoformat(stamp)
         zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         return (zoned - EPOCH) // timedelta(milliseconds=1)
-    msg = (
-        f'additional_kwargs["timestamp"] is {describe_value(stamp)}; pass ISO 8601 text such as '
-        "'2026-09-03T18:20:00+02:00' or milliseconds since the epoch"
-    )
-    raise InvalidMessageError(msg)
+    return None
 
 
 def make_draft(
@@ -180,7 +173,8 @@ def make_draft(
     See `make_storable` for its side fields.
 
     Raises:
-        InvalidMessageError: If it is not a message or carries a timestamp that cannot be read.
+        InvalidMessageError: If it is not a message, or if it is the user's and carries a timestamp
+            that cannot be read. A reply is kept whatever a model puts beside it.
     """
     if not isinstance(message, BaseMessage) or _find_type_name(type(message)) is None:
         msg = (
@@ -194,10 +188,14 @@ def make_draft(
     if not isinstance(message.content, str | list):
         kind = type(message.content).__name__
         raise InvalidMessageError(f"the content of a message must be text or a list, got {kind}")
-    if message.additional_kwargs:
-        get_line_time_ms(message)
+    role, stamp = get_role(message), message.additional_kwargs.get("timestamp")
+    if stamp is not None and role == "user" and get_line_time_ms(message) is None:
+        raise InvalidMessageError(
+            f'additional_kwargs["timestamp"] is {describe_value(stamp)}; pass ISO 8601 text such '
+            "as '2026-09-03T18:20:00+02:00' or milliseconds since the epoch"
+        )
     return Draft(
-        role=get_role(message),
+        role=role,
         message=message,
         contents=get_text_pieces(message),
         turn_id=turn_id,

@@ -268,10 +268,15 @@ def test_a_message_may_name_its_time(stamp, ms):
     assert get_line_time_ms(message) == ms
 
 
-@pytest.mark.parametrize("stamp", ["yesterday", "", True, float("nan"), [2026], b"2026-09-03"])
-def test_a_time_nobody_can_read_is_refused_with_an_example(stamp):
+@pytest.mark.parametrize(
+    "stamp", ["yesterday", "", True, float("nan"), [2026], b"2026-09-03", 1_790_000_000, 1.79e9]
+)
+def test_a_time_nobody_can_read_is_refused_with_an_example_unless_a_model_made_it(stamp):
     with pytest.raises(InvalidMessageError, match="ISO 8601"):
         make_draft(HumanMessage("x", additional_kwargs={"timestamp": stamp}))
+    reply = AIMessage("x", additional_kwargs={"timestamp": stamp})
+    assert make_draft(reply).contents == ("x",)
+    assert get_line_time_ms(reply) is None
 
 
 any_text = st.text(st.characters(codec=None, exclude_categories=[]))
