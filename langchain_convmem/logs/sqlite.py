@@ -303,7 +303,10 @@ class SQLiteLog(_SQLiteBase):
         return f"SQLiteLog({str(self.path)!r})"
 
     def _begin_write(self, db: sqlite3.Connection, *, durable: bool) -> None:
-        if not _leads_to(self.path, self._file):
+        is_there = False
+        with suppress(FileNotFoundError):
+            is_there = os.path.samestat(self.path.stat(), self._file)
+        if not is_there:
             msg = f"{self.path} is no longer the file that was opened: it was moved, deleted or "
             raise LogError(f"{msg}replaced; nothing was written: put it back, or open the log anew")
         if durable is not self._is_durable:
@@ -544,13 +547,6 @@ def _create_file(path: Path) -> None:
     """Create a file that only its owner may read, unless it is there; SQLite's own follow it."""
     with suppress(OSError):  # it is there, or SQLite says what is wrong
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-
-
-def _leads_to(path: Path, opened: os.stat_result) -> bool:
-    """Return whether a path still leads to a file that was opened there."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(path.stat(), opened)
-    return False
 
 
 # -- the write-ahead file -------------------------------------------------------------------------

@@ -144,7 +144,7 @@ def get_text_pieces(message: BaseMessage) -> tuple[str, ...]:
     """Return the message's text, one string per piece of content, blank pieces left out."""
     content = message.content
     pieces = [content] if isinstance(content, str) else map(get_block_text, content)
-    return tuple(piece for piece in pieces if piece and piece.strip())
+    return tuple([piece for piece in pieces if piece and piece.strip()])
 
 
 def get_line_time_ms(message: BaseMessage) -> int | None:
