@@ -5,11 +5,9 @@ import threading
 import pytest
 from forked_processes import ForkedProcess
 from langchain_core.messages import AIMessage, HumanMessage
-from scripted_chat import FailingLog
 from summaries import ScriptedSummarizer
 
 from langchain_convmem import ConversationMemory, SQLiteLog, SummarySettings
-from langchain_convmem.errors import LogUnavailableError
 
 BRIEF = SummarySettings(
     trigger=("messages", 6), keep=("messages", 2), lease_s=0.001, first_pause_s=0.001
@@ -77,30 +75,6 @@ def test_a_process_killed_while_it_summarises_leaves_the_thread_as_it_was(stored
     assert len(stored.summaries) == 1
     stored.check_all_was_told()
     stored.check()
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-async def test_a_crash_between_summary_and_commit_loses_nothing_and_doubles_nothing(thread, way):
-    thread.talk(4)
-    before = thread.history.entries
-    memory = ConversationMemory(
-        FailingLog(thread.log, fails_at=1), summarizer=thread.summarizer, summary_settings=BRIEF
-    )
-    with pytest.raises(LogUnavailableError):
-        await summarised(memory, way)
-    assert thread.history.entries == before
-    thread.check()
-    report = await summarised(memory, way, force=True)
-    assert report
-    assert len(thread.summaries) == 1
-    thread.check_all_was_told()
-    thread.check()
-
-
-async def summarised(memory, way, **options):
-    if way == "async":
-        return await memory.asummarize("t", user_id="ana", **options)
-    return memory.summarize("t", user_id="ana", **options)
 
 
 def test_who_is_so_slow_that_another_one_takes_over_writes_nothing(stored, path):

@@ -170,17 +170,3 @@ def test_system_text_is_never_cut():
     said = [HumanMessage("Hello"), AIMessage(PASTE[:2000]), between, HumanMessage("So?")]
     shown = see(said, 1100, provider="openai").messages  # where a system may speak in between
     assert [bool(NOTE.search(one.text)) for one in shown] == [False, True, False, False]
-
-
-@given(
-    st.lists(st.tuples(st.booleans(), st.integers(0, 4000)), min_size=1, max_size=5),
-    st.integers(1000, 3000),
-)
-def test_whatever_is_pasted_the_view_is_within_the_budget(pasted, budget):
-    said = [
-        HumanMessage((PASTE if plain else "ทดสอบ漢字 " * 900)[:size] + "?")
-        for plain, size in pasted
-    ]
-    view = see(said, budget)
-    assert view.tokens <= budget
-    assert view.messages[-1].text.endswith("?")
