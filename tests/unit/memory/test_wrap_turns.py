@@ -18,7 +18,7 @@ def test_an_id_that_a_model_repeats_costs_no_earlier_reply(memory):
     assert len({message.id for message in memory.history("t", user_id="ana").messages}) == 4
 
 
-def test_what_the_model_does_to_its_messages_changes_nothing_that_istalk(memory):
+def test_what_the_model_does_to_its_messages_changes_nothing_that_is_stored(memory):
     def meddle(messages):
         messages[-1].content[0]["text"] = "changed"
         messages[-1].additional_kwargs["mood"]["now"] = "changed"
