@@ -169,6 +169,13 @@ def test_a_short_heading_stays_with_what_follows():
     assert parts("Steps:\n\n" + "Open the door. " * 60)[0].startswith("Steps:\n\nOpen the door.")
 
 
+@pytest.mark.parametrize(
+    ("words", "lengths"), [(172, [400, 460]), (180, [400, 500]), (181, [400, 400, 105])]
+)
+def test_a_short_tail_stays_with_what_precedes_it(words, lengths):
+    assert list(map(len, parts("word " * words))) == lengths
+
+
 HALF_HOUR_MS = 30 * 60_000
 
 
