@@ -334,7 +334,10 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
     groups = build_groups(hits, ground)
     best = select_first_of_lines(hits, table, query.ranking)
     own_hits = [select_first_of_lines(group.hits, table) for group in groups]
-    written = _write_matches(ranking, {*best, *chain(*own_hits)})
+    named = list({*best, *chain(*own_hits)})
+    # Only what is named is looked at from here on.
+    ranking.view = ranking.view._replace(held=ranking.view.held.select(named, len(table)))
+    written = _write_matches(ranking, named)
     shown = [line for group in groups for line in group.lines]
     left = ranking.view.allowed.copy()
     left[[number for line in shown for number in table.list_segments(line)]] = False

@@ -142,7 +142,7 @@ class _Rows:
             loose &= meant | (evidence >= _LOOSE * self.scale)
         elif not self.is_few:
             # Nobody answers in a memory of notes: all of it states something, most of it elsewhere.
-            loose &= relevance >= _HALF * relevance.max(initial=0.0, where=self.said)
+            loose &= relevance >= _HALF * relevance[self.said].max(initial=0.0)
         fading, gone = _FADING
         if not self.is_few and self.clarity > fading:
             left = max((gone - self.clarity) / (gone - fading), 0.0)
@@ -183,7 +183,7 @@ class _Rows:
     def select_precise(self, kept: Mask) -> Mask:
         """Return what is worth half as much as the best that states something, or beside it."""
         relevance = self.ranking.relevance
-        best = relevance.max(initial=0.0, where=kept & ~_find_silent(self.ranking.view.lexical))
+        best = relevance[kept & ~_find_silent(self.ranking.view.lexical)].max(initial=0.0)
         strong: Mask = kept & (relevance >= _HALF * best)
         # What replaces a statement is seldom near to the question itself.
         strong[[*self.ranking.beside]] = True

@@ -73,8 +73,7 @@ class LocalEmbeddings(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of `text`; raises what `embed_documents` raises."""
-        vector: list[float] = self.encoder.embed_texts([text])[0].tolist()
-        return vector
+        return self.embed_documents([text])[0]
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""

@@ -255,7 +255,7 @@ def _score(view: View) -> Ranking:
     if bonus.any() and not _is_clear(view, evidence):
         # Then no line holds the question's words as an answer would: that some do is mostly chance.
         relevance = evidence - words * (1 - _VAGUE_WORDS) + bonus
-    relevance[view.muted] -= _MUTED
+    relevance -= _MUTED * view.muted
     evidence[view.muted | ~view.allowed] = -np.inf
     return Ranking(view, relevance, meaning, words, kinds, around, said_by + person, evidence)
 
@@ -361,7 +361,7 @@ def _compute_person_bonus(view: View) -> Scores:
 def _is_clear(view: View, evidence: Scores) -> bool:
     """Return whether a segment answers clearly; undecidable with few segments."""
     count = int(np.count_nonzero(view.counted))
-    best = evidence.max(initial=-np.inf, where=view.counted)
+    best = evidence[view.counted].max(initial=-np.inf)
     return count <= FEW or bool(best >= clear_evidence(count))
 
 
@@ -397,7 +397,7 @@ def _raise_answer(view: View, ranking: Ranking) -> frozenset[int]:
         reply = table.list_segments(line if following is None else following)
         answer |= {*table.list_segments(line), *(reply if len(reply) > 1 else ())}
     found = [number for number in answer if view.counted[number]]
-    worth = _ANSWER_SHARE * relevance.max(where=view.counted, initial=0.0)
+    worth = _ANSWER_SHARE * relevance[view.counted].max(initial=0.0)
     relevance[found] = np.maximum(relevance[found], worth)
     return frozenset(found)
 
@@ -413,7 +413,7 @@ def _raise_instructions(view: View, ranking: Ranking) -> frozenset[int]:
     relevance, by_user = ranking.relevance, view.table.select_role("user")
     wanted = view.counted & by_user & view.lexical.select_marked("instructs")
     wanted &= view.table.is_two_sided & (ranking.meaning >= _MAY_APPLY)
-    worth = _INSTRUCTION_SHARE * relevance.max(where=view.counted, initial=0.0)
+    worth = _INSTRUCTION_SHARE * relevance[view.counted].max(initial=0.0)
     relevance[wanted] = np.maximum(relevance[wanted], worth)
     return frozenset(wanted.nonzero()[0].tolist())
 
@@ -486,6 +486,7 @@ def _lead_with_latest(view: View, ranking: Ranking, best: Sequence[int]) -> froz
         The numbers of the older ones.
     """
     table, asks, evidence = view.table, view.lexical.select_marked("asks"), ranking.evidence
+    view = view._replace(held=view.held.select(best, len(table)))
     lead, *others = best or (-1,)
     speakers, lines = table.get_column("speaker"), table.get_column("line")
     others = [
@@ -535,11 +536,11 @@ def _measure_sameness(view: View, lead: int, others: Sequence[int]) -> list[floa
     rarity = view.held.rarities
     total = sum(rarity[term] for term in of_lead) or 1.0
     # Of a few segments some are farther apart than chance: that says nothing against them.
-    nearness = standardize(_compare_with(view, lead), view.vectors.present).clip(0.0, _NEAREST)
+    nearness = standardize(_compare_with(view, lead), view.vectors.present)[others]
     found: list[float] = []
-    for number, held in zip(others, of_others, strict=True):
+    for near, held in zip(nearness.clip(0.0, _NEAREST).tolist(), of_others, strict=True):
         shared = sum(rarity[term] for term in of_lead if term in held)
-        found.append(_SAME_WORDS * shared / total + _SAME_MEANING * float(nearness[number]))
+        found.append(_SAME_WORDS * shared / total + _SAME_MEANING * near)
     return found
 
 

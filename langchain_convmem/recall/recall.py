@@ -267,7 +267,7 @@ class LineRecall(DialogRecall):
         if not query.text.strip():
             return self._add_buffer(index, replace(query, remember=False), Recall((), ()))
         text, failure = rewrite(self.rewriter, query.text)
-        query = replace(query, text=text)
+        query = query if text == query.text else replace(query, text=text)
         with index.lock:
             index.catch_up()
             is_awaited = index.count_waiting(query.scope)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -139,8 +139,12 @@ class SegmentTable:
         """
         first, start = len(self), len(self.lines)
         added = [line for line in lines if line.text.strip()]
-        pieces = [split_line(line.text) for line in added]
-        counts = [len(some) for some in pieces]
+        # In arrays, since so many tuples would have the garbage of the whole process collected.
+        counts, borders = array("q"), array("q")
+        for line in added:
+            pieces = split_line(line.text)
+            counts.append(len(pieces))
+            borders.extend(chain.from_iterable(pieces))
         columns: dict[str, Iterable[int]] = {
             "line": range(start, start + len(added)),
             "position": [line.position for line in added],
@@ -148,16 +152,13 @@ class SegmentTable:
             "time": [max(-_LATEST_MS, min(line.time_ms, _LATEST_MS)) for line in added],
         }
         for name, known in self._known.items():
-            said = [getattr(line, name) for line in added]
-            for value in dict.fromkeys(said):
-                known.setdefault(value, len(known))
-            columns[name] = map(known.__getitem__, said)
-        sessions = np.array([self._assign_session(line) for line in added], dtype=np.int64)
-        columns["thread"], columns["session"] = sessions.reshape(-1, 2).T
+            columns[name] = [known.setdefault(getattr(line, name), len(known)) for line in added]
+        sessions = array("q", chain.from_iterable(map(self._assign_session, added)))
+        columns["thread"], columns["session"] = sessions[::2], sessions[1::2]
         for name, values in columns.items():
             self._columns[name].extend(np.repeat(np.fromiter(values, dtype=np.int64), counts))
-        self._columns["start"].extend([one.start for some in pieces for one in some])
-        self._columns["end"].extend([one.end for some in pieces for one in some])
+        self._columns["start"].extend(borders[::2])
+        self._columns["end"].extend(borders[1::2])
         for number, (line, count) in enumerate(zip(added, counts, strict=True), start):
             self._entries.setdefault(line.entry_id, number)
             for name, tag in line.tags.items():
@@ -253,10 +254,9 @@ class SegmentTable:
         self, line_number: int, step: int, *, cross_sessions: bool = False
     ) -> int | None:
         """Return the line after (`step` 1) or before (-1) in the same session or thread."""
-        at = (1, self._first_segment[line_number + 1] - 1)
-        if step < 0:
-            at = (0, self._first_segment[line_number])
-        found: int = self.get_links(cross_sessions=cross_sessions).item(*at)
+        side = int(step > 0)
+        number = self._first_segment[line_number + side] - side
+        found: int = self.get_links(cross_sessions=cross_sessions).item(side, number)
         return self.find_line_number(found) if found >= 0 else None
 
     # -- reading all ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import starmap
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_convmem.records import DialogLine
@@ -125,8 +125,7 @@ def extract_query_terms(text: str, index: LexicalIndex | None = None) -> dict[st
 
 def select_telling_words(text: str) -> frozenset[str]:
     """Return the content words of a question; empty if it has only function words."""
-    _, _, telling = _extract_query_words(text, ())
-    return frozenset(word for _, word in telling)
+    return frozenset(word for _, word in _extract_query_words(text, ())[2])
 
 
 @lru_cache(maxsize=16)
@@ -174,27 +173,32 @@ def find_kinds(text: str) -> Mapping[str, frozenset[str]]:
     words that name the same kind, such as "job" and "profession", the first stands for all.
     """
     language, _, telling = _extract_query_words(text, ())
-    if language != ENGLISH:
-        return {}
-    kinds = _load_kinds()
-    first_names = {tuple(kinds[term]): term for term, _ in reversed(telling) if term in kinds}
-    return {name: frozenset(starmap(stem, kind)) for kind, name in first_names.items()}
+    asked = reversed(telling) if language == ENGLISH else ()
+    first_names = {_find_kind(term): term for term, _ in asked}
+    return {name: kind for kind, name in first_names.items() if kind}
+
+
+@lru_cache(maxsize=10_000)
+def _find_kind(term: str) -> frozenset[str]:
+    """Return the terms of the kind of thing that a term names; none if it names no kind."""
+    near = _load_kinds().get(term[:2], ())
+    named = [kind for kind in near if any(stem(name, ENGLISH) == term for name in kind["names"])]
+    words = chain.from_iterable((*kind["names"], *kind["members"]) for kind in named)
+    return frozenset(stem(word, ENGLISH) for word in words)
 
 
 @cache
-def _load_kinds() -> Mapping[str, list[tuple[str, str]]]:
-    """Return by the stem of a word that names a kind the words of it, with their language.
+def _load_kinds() -> Mapping[str, list[Mapping[str, list[str]]]]:
+    """Return kinds of things by the first two letters of their names, which stems keep.
 
-    `kinds.json` lists by language what a kind is called and what is of it: everyday English, of
-    people, pets, homes, work, health, food, travel and pastimes.
+    `kinds.json` lists what a kind is called and what is of it: everyday English, of people, pets,
+    homes, work, health, food, travel and pastimes.
     """
-    data = json.loads(files(__package__).joinpath("kinds.json").read_text("utf-8"))
-    kinds: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for language, listed in data.items():
-        for kind in listed:
-            words = [(word, language) for word in (*kind["names"], *kind["members"])]
-            for name in {stem(word, language) for word in kind["names"]}:
-                kinds[name] += words
+    kinds: defaultdict[str, list[Mapping[str, list[str]]]] = defaultdict(list)
+    for kind in json.loads(files(__package__).joinpath("kinds.json").read_text("utf-8"))[ENGLISH]:
+        # The stems of all names would take a fifth of the first recall of a process.
+        for start in {name[:2] for name in kind["names"]}:
+            kinds[start].append(kind)
     return kinds
 
 

@@ -74,7 +74,8 @@ class Postings(NamedTuple):
         some = np.zeros(total, dtype=np.bool_)
         some[numbers] = True
         at = some.take(self.documents).nonzero()[0] if len(numbers) else np.empty(0, dtype=np.int64)
-        sizes = np.diff(at.searchsorted(np.append(0, self.sizes.cumsum())))
+        sizes = at.searchsorted(self.sizes.cumsum())
+        sizes[1:] -= sizes[:-1].copy()
         return self._replace(sizes=sizes, documents=self.documents[at], counts=self.counts[at])
 
     def sum_up(self, worth: NDArray[np.floating[Any]], total: int) -> NDArray[np.float64]:
@@ -130,11 +131,10 @@ class LexicalIndex:
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Take documents out of every later scoring; the numbers of others stay. Idempotent."""
-        for number in numbers:
-            if not self._removed.get_item(number):
-                self._removed.view[number] = True
-                self._present -= 1
-                self._total_length -= self._lengths.get_item(number)
+        present = [one for one in dict.fromkeys(numbers) if not self._removed.get_item(one)]
+        self._removed.view[present] = True
+        self._present -= len(present)
+        self._total_length -= int(self._lengths.view[present].sum())
 
     def save(self) -> tuple[list[str], dict[str, NDArray[Any]]]:
         """Return the terms, and copies of the columns by name."""
