@@ -40,7 +40,7 @@ from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfi
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.turns.memory import PROFILE_SOURCE
-from langchain_convmem.views.codec import get_text_pieces
+from langchain_convmem.views.codec import get_block_text, get_text_pieces
 from langchain_convmem.views.context import merge_messages
 from langchain_convmem.views.lines import indent_text
 from langchain_convmem.views.providers import (
@@ -338,9 +338,13 @@ class MemoryPrompt(ChatPromptTemplate):
 
 
 def list_media(message: BaseMessage) -> list[dict[Any, Any]]:
-    """Return what a message holds besides text, in the form that it was given."""
-    blocks = () if isinstance(message.content, str) else message.content
-    return [one for one in blocks if not isinstance(one, str) and one.get("type") != "text"]
+    """Return what a message holds besides text, in the form that it was given.
+
+    Text for a guardrail counts: it has to stay in a block.
+    """
+    blocks = [one for one in message.content if isinstance(one, dict)]
+    guarded = "guard_content"
+    return [one for one in blocks if get_block_text(one) is None or one.get("type") == guarded]
 
 
 def _add_place(messages: Sequence[object], asked: Sequence[str], name: str) -> list[object]:

@@ -515,7 +515,7 @@ def _fold(message: BaseMessage | None) -> str:
     """Return a message's text without regard to blocks and lines, and the media of a user's."""
     if message is None:
         return ""
-    text = " ".join(str(message.text).split())
+    text = " ".join((str(message.text) or " ".join(get_text_pieces(message))).split())
     media = list_media(message) if get_role(message) == "user" else []
     return text + dump_json(media, what="media") if media else text
 

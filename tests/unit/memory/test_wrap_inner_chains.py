@@ -234,7 +234,7 @@ def test_a_prompt_of_text_shows_the_pictures_of_what_the_user_says(memory, way):
     model = ScriptedChatModel(replies=["One."])
     prompt = ChatPromptTemplate([("system", "Look."), ("human", "Asked: {input}")])
     picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
-    said = HumanMessage([{"type": "text", "text": "What is it?"}, picture])
+    said = HumanMessage([{"type": "input_text", "text": "What is it?"}, picture])
     WAYS[way](memory.wrap(prompt | model, recall=False), [said], at())
     assert model.seen[0][1].content == [{"type": "text", "text": "Asked: What is it?"}, picture]
 

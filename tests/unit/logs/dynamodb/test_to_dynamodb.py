@@ -1,4 +1,3 @@
-import enum
 import math
 from collections import OrderedDict
 from decimal import Decimal
@@ -12,10 +11,6 @@ from hypothesis import strategies as st
 from langchain_convmem import to_dynamodb
 
 NULL = {"NULL": True}
-
-
-class Level(enum.IntEnum):
-    THREE = 3
 
 
 def converted(value, problems=None):
@@ -39,7 +34,6 @@ def converted(value, problems=None):
         (frozenset({2, 1.5}), {"NS": ["1.5", "2"]}),
         ({b"b", b"a"}, {"BS": [b"a", b"b"]}),
         ({"a": 1}.keys(), {"SS": ["a"]}),
-        (Level.THREE, {"N": "3"}),
     ],
 )
 def test_values_become_the_attribute_of_their_kind(value, expected):
