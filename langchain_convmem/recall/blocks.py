@@ -341,9 +341,9 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
     shown = [line for group in groups for line in group.lines]
     left = ranking.view.allowed.copy()
     left[[number for line in shown for number in table.list_segments(line)]] = False
-    least = query.threshold
-    if not hits and isinstance(least, int | float) and len(ranking):
-        most = ranking.view.similarity[ranking.view.allowed].max()
+    least, view = query.threshold, ranking.view
+    if not hits and isinstance(least, int | float) and view.similarity[view.allowed].any():
+        most = view.similarity[view.allowed].max()
         said = f"no line surpasses the threshold of {least}: the best cosine is {most:.2f}"
         problems = [*problems, said]
     if query.scope.where and len(table) and not ranking.view.allowed.any():

@@ -108,7 +108,7 @@ def test_a_failing_embedder_is_left_alone_and_lines_are_found_by_words_and_embed
     [problem] = found.problems
     assert problem.endswith(": RuntimeError")
     assert [record.getMessage() for record in caplog.records] == [problem]
-    recall.recall(ANA, "car")
+    assert recall.recall(ANA, "car", threshold=0.8).problems == (problem,), "and no best cosine"
     assert embedder.calls == 1
     embedder.failing = None
     assert recall.refresh(ANA) == ()
