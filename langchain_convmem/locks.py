@@ -20,7 +20,10 @@ _LATE = (
     "was still busy after {:g} s; is a stream of it left open? Close it, or raise queue_timeout_s, "
     "busy_timeout_s for a conversation"
 )
-_STUCK = "has a turn that started another, which would wait for itself; use another thread_id in it"
+_STUCK = (
+    "has a turn going on right here, so the call would wait for itself; close its stream first, "
+    "or, inside a chain or a tool, use another thread_id"
+)
 
 
 _GUARD = make_lock()

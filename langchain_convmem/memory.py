@@ -250,11 +250,11 @@ class ConversationMemory:
         `config={"configurable": {..., "memory": {"recall": False}}}`.
 
         Args:
-            inner: A chat model, or a chain that begins with one, which gets messages; or any
-                other Runnable or function, which gets a dict with `history`, `input` and
-                `recalled` (message lists), `summary` (text) and `messages` (all of them). Its
-                result is returned unchanged; the log keeps the messages in it, or the message that
-                it was parsed from.
+            inner: A chat model, or a chain that begins with one, `trim_messages` or a function
+                declared to take messages, which gets messages; or any other Runnable or function,
+                which gets a dict with `history`, `input` and `recalled` (message lists), `summary`
+                (text) and `messages` (all of them). Its result is returned unchanged; the log keeps
+                the messages in it, or the message that it was parsed from.
             options: What the model gets in a turn, and whether the turn is stored. Each of the next
                 nine arguments overrides it; `TurnOptions` explains them and their defaults.
             recall: Whether to recall lines from earlier conversations.

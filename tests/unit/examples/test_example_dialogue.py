@@ -18,13 +18,6 @@ QUESTIONS = [
 ]
 
 
-def test_every_line_has_a_role_a_text_a_time_and_a_session():
-    for line in DIALOGUE:
-        assert line.keys() - {"name"} == {"role", "content", "timestamp", "session"}
-        assert line["role"] in {"user", "assistant"}
-        assert line["content"] == line["content"].strip() != ""
-
-
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_the_quotation_stands_in_the_answering_line_alone_and_not_in_the_question(question):
     assert question.keys() == {"question", "answer_line", "must_quote"}

@@ -31,10 +31,6 @@ def look(where: str) -> str:
     return where
 
 
-def keep_latest(messages: list[HumanMessage]):
-    return messages[-9:]
-
-
 class DeferredModel(Runnable):
     """A model that is chosen at the call, as `init_chat_model` makes them."""
 
@@ -69,7 +65,6 @@ MODELS = {
     "behind a trimmer": lambda model: (
         trim_messages(max_tokens=9, token_counter=len, strategy="last") | model
     ),
-    "behind a function of messages": lambda model: RunnableLambda(keep_latest) | model,
 }
 
 
