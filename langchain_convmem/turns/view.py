@@ -188,7 +188,7 @@ class TurnView:
 
     def _find_lines(self, seen: ModelContext, query: str, room: int | None) -> Recall:
         options, entries, start = self.options, seen.thread.entries, seen.turn.start
-        later = [one.position for one in entries if one.position >= start]
+        hidden = seen.view.positions.union(one.position for one in entries if one.position >= start)
         earlier = [one for one in find_live_entries(seen.turn.before) if one.position < start]
         said = [one.contents for one in earlier if one.role == "user"]
         lines = self.memory.line_recall
@@ -199,13 +199,17 @@ class TurnView:
                 query,
                 k=options.recall_k or (None if options.recall_tokens else lines.settings.k),
                 max_tokens=room or (None if options.recall_k else options.recall_tokens),
-                exclude={self.key: seen.view.positions.union(later)},
+                exclude={self.key: hidden},
                 count_text=self.memory.count_text,
                 buffer=self.key,
                 before="\n".join(said[-1]) if said else None,
                 remember=options.remember,
                 wait_s=_WAIT_S,
             )
+            # What a fork and its origin both hold is seen here, whichever of them the lines are of.
+            shown = {(one.message_id, *one.contents) for one in entries if one.position in hidden}
+            new = [b for b in found.blocks if {(one.line_id, one.text) for one in b.lines} - shown]
+            found = replace(found, blocks=tuple(new), verdict=found.verdict if new else "nothing")
             is_folded = query and any(map(get_level, entries))
             return self._open_summaries(found, seen, query, room) if is_folded else found
 

@@ -121,6 +121,9 @@ def test_what_the_model_sees_anyway_is_not_recalled(host, run, memory, model):
     run(host.app(memory, model), "Which colour is my bicycle?", at())
     seen = [str(one.text) for one in model.seen[-1]]
     assert seen == ["My bicycle is red.", "I see.", "Which colour is my bicycle?"]
+    memory.fork("t", new_thread_id="f", user_id="ana")
+    run(host.app(memory, model), "Is my bicycle red?", at("f"))
+    assert "<recalled>" not in str(model.seen[-1])
 
 
 @kept_by_all("summaries")
