@@ -148,7 +148,7 @@ def _find_named_days(lowered: str, day: int, aim: Aim) -> tuple[Span, ...]:
         # Most questions name no time, and looking for one costs more than a recall.
         if not signs.isdisjoint(said):
             lowered = pattern.sub(partial(take, read), lowered)
-    return tuple(span for _, span in sorted(dict.fromkeys(found)))
+    return tuple([span for _, span in sorted(dict.fromkeys(found))])
 
 
 def _read_days(read: _Reader, match: re.Match[str], today: date, aim: Aim) -> Iterator[Span]:
