@@ -37,11 +37,10 @@ def value(found):
     ]
 
 
-def test_spec_settings_answer_with_windows_of_three_lines(log, say, embedder):
-    say(log, [f"filler {n}" for n in range(5)] + ["car"] + [f"other {n}" for n in range(5)])
-    found = LineRecall(log, embedder, RecallSettings.spec()).recall(ANA, "car")
-    assert [len(block.lines) for block in found.blocks] == [7]
-    assert found.blocks[0].similarity == pytest.approx(1, abs=1e-3)
+def test_spec_settings_are_three_matches_above_0_8_three_lines_around_and_ten_blocks():
+    spec = RecallSettings.spec()
+    assert (spec.k, spec.threshold, spec.window, spec.buffer_size) == (3, 0.8, 3, 10)
+    assert spec.cosine_only
 
 
 def test_without_a_wish_the_budget_is_a_thousand_tokens(log, say, embedder):

@@ -58,16 +58,6 @@ def ask(recall, question, **options):
 BOAT, DOG, SOUP, NOTHING = "Which boat?", "And the dog?", "What soup?", "What else?"
 
 
-def test_the_oldest_leave_and_of_too_many_new_ones_the_best_stay(recall):
-    small = replace(SETTINGS, buffer_size=1)
-    ask(recall, BOAT, settings=small)
-    found = recall.recall(
-        ANA, "dog, dog, boat", k=2, buffer=NOW, settings=replace(small, threshold=0)
-    )
-    assert len(found.blocks) == 2
-    assert found.buffer == found.blocks[:1]
-
-
 def test_a_block_that_is_found_again_moves_to_the_front_and_stands_there_once(recall):
     for question in (BOAT, DOG):
         ask(recall, question)
@@ -85,13 +75,6 @@ def test_blocks_that_overlap_share_their_lines(recall):
     assert numbers([block]) == [[0, 1, 2, 3, 4, 5, 6]]
     assert {match.line.text for match in block.matches} == {TALK[1], TALK[4], TALK[5]}
     assert block.text.splitlines()[1:] == [f"{line.speaker}: {line.text}" for line in block.lines]
-
-
-def test_each_thread_has_a_buffer_of_its_own(recall):
-    ask(recall, BOAT)
-    other = ThreadKey("ana", "elsewhere")
-    assert numbers(recall.recall(ANA, DOG, buffer=other).buffer) == [[4, 5, 6]]
-    assert ask(recall, NOTHING) == [[0, 1, 2]]
 
 
 def test_lines_that_the_model_sees_are_not_repeated(recall, log):
