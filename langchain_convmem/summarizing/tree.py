@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -149,13 +149,17 @@ def plan_parent(entries: Sequence[Entry], settings: SummarySettings) -> ParentPl
     if not children:
         return None
     room = find_room(children, frontier, settings)
-    draft = draft_parent(children, room, settings.count_text)
+    unsaid = {one.position for one in entries if one.role in ("summary", "control")}
+    draft = draft_parent(children, room, settings.count_text, unsaid)
     return None if draft is None else ParentPlan(children, draft)
 
 
 # -- What a parent tells ---------------------------------------------------------------------------
 def draft_parent(
-    children: Sequence[Entry], max_tokens: int, count: TextCounter = count_text_tokens
+    children: Sequence[Entry],
+    max_tokens: int,
+    count: TextCounter = count_text_tokens,
+    unsaid: Collection[int] = (),
 ) -> Draft | None:
     """Return the parent of neighbouring summaries; None if it would be no shorter than they are.
 
@@ -163,6 +167,7 @@ def draft_parent(
         children: Two or more, in the order of the frontier.
         max_tokens: How long its text may be.
         count: Counts the tokens of a text.
+        unsaid: Positions that no message has.
     """
     told = choose_sentences(list_sentences(children), max_tokens, count)
     text, cites = write_text(told)
@@ -178,7 +183,7 @@ def draft_parent(
         record[DAYS] = [min(days), max(days)]
     names = tuple(child.id for child in children)
     metadata = Metadata(summary_ids=names, aux={RECORD: record})
-    return make_summary_draft([text], _join_covers(children), metadata)
+    return make_summary_draft([text], _join_covers(children, unsaid), metadata)
 
 
 def _count_span(summary: Entry) -> int:
@@ -187,12 +192,15 @@ def _count_span(summary: Entry) -> int:
     return 1 + ranges[-1][1] - ranges[0][0] if ranges else 1
 
 
-def _join_covers(children: Sequence[Entry]) -> Cover:
-    """Return what summaries cover together; ranges that touch become one."""
+def _join_covers(children: Sequence[Entry], unsaid: Collection[int]) -> Cover:
+    """Return what summaries cover together; ranges become one where nothing is said between.
+
+    Else a parent of many would have a range for each, and so would its own parents.
+    """
     pairs = sorted(pair for child in children if child.cover for pair in child.cover.ranges)
     ranges: list[tuple[int, int]] = []
     for first, last in pairs:
-        if ranges and first <= ranges[-1][1] + 1:
+        if ranges and all(one in unsaid for one in range(ranges[-1][1] + 1, first)):
             ranges[-1] = (ranges[-1][0], max(ranges[-1][1], last))
         else:
             ranges.append((first, last))

@@ -47,16 +47,12 @@ def test_what_is_said_again_is_one_item_that_names_both_entries(memory):
     assert (item.entry_id, item.again) == (first.id, (second.id,))
 
 
-def test_what_is_sold_or_stopped_holds_no_more(memory):
-    say(memory, "We keep bees, six hives.", "We gave our bees away.")
-    [old], [new] = memory.profile("ana").past, memory.profile("ana").current
-    assert (old.text, old.state) == ("We keep bees, six hives.", "ended")
-    assert (old.until_ms, new.text) == (START_MS + DAY_MS, "We gave our bees away.")
-
-
-def test_the_end_of_an_animal_ends_what_names_it_and_no_other(memory):
-    say(memory, "I have a dog called Rex.", "I also have a cat called Rex.", "My dog died.")
-    assert list_texts(memory.profile("ana").past) == ["I have a dog called Rex."]
+def test_what_died_or_was_sold_holds_no_more_and_nothing_else_ends(memory):
+    say(memory, "I have a dog called Rex.", "I have a cat called Rex.", "My dog died.")
+    [old], [new, cat] = memory.profile("ana").past, memory.profile("ana").current
+    assert (old.text, old.state) == ("I have a dog called Rex.", "ended")
+    assert (old.until_ms, new.text) == (START_MS + 2 * DAY_MS, "My dog died.")
+    assert cat.text == "I have a cat called Rex."
 
 
 NO_LONGER = """

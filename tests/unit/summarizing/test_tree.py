@@ -283,3 +283,15 @@ def test_each_entry_is_shown_or_told_once_whatever_happens(chosen):
         for step in chosen:
             talk.take(step)
             talk.check()
+
+
+def test_a_parent_covers_one_range_where_nothing_was_said_between():
+    with ConversationMemory(
+        InMemoryLog(), summarizer=ScriptedSummarizer(), summary_settings=OWN
+    ) as memory:
+        talk = Talk(memory)
+        for step in [("say", 1), ("summarize", True)] * 9:
+            talk.take(step)
+        top = find_frontier(find_live_entries(talk.history.entries))[0]
+    assert get_level(top) > 1
+    assert len(top.cover.ranges) == 1
