@@ -34,23 +34,25 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 # Evidence, in standard deviations: what stands out, and is worth its room next to a segment that
-# answers clearly or though nothing relates it to the question; and what does among people.
+# answers clearly; and what does among people.
 _STANDING_OUT = 4.5
 _NEAR = 4.2
 # So much has the best of many lines of people among themselves, where anything is related to the
 # question at all; of few it has ever less.
 _RELATED = 5.5
-# The same of a few, and of a dialogue with an assistant, as a share of words and of cosines, the
-# larger the more there are; as if so many more had cosine 0, since the mean of a few says little
-# about chance.
+# The same of a few, as a share of words and of cosines, the larger the more there are; as if so
+# many more had cosine 0, since the mean of a few says little about chance.
 _RELATED_SHARE = 0.1
 _UNSEEN = 10
 _NEAR_BEST = 0.8
 _LOOSE = 2.5
 # A question about the person who asks gets all that is loosely related up to the first of these
 # shares of clear evidence, so many at most just above it, and ever fewer up to the second one.
-_FADING = (0.8, 1.5)
+_FADING, _GONE = 0.8, 1.5
 _MOST_LOOSE = 13
+# Below the first of these shares, a question about nobody gets so many of those that stand out, and
+# so many of the user's statements.
+_A_FEW = 2
 # Where something answers clearly, what is worth less than this share of the best one is left out.
 _HALF = 0.5
 # A line answers that holds this share of what is asked about, and comes so near to the evidence for
@@ -65,8 +67,8 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     Where something answers clearly, only what comes near it or may replace it is worth more. Where
     nothing does, a question about the person who asks gets what they said: a fact that is missing
     costs the answer, some tokens too many cost next to nothing. In between it gets the fewer of
-    what they said, the clearer something answers. Any other question gets what stands out.
-    Greetings and thanks get nothing.
+    what they said, the clearer something answers. Any other question gets what stands out, and
+    where nothing answers clearly, a few lines. Greetings and thanks get nothing.
 
     Returns:
         Two masks over all segments.
@@ -124,38 +126,30 @@ class _Rows:
         """How clearly the best one answers: 1 where its evidence is just clear."""
         return float(self.ranking.evidence.max()) / clear_evidence(len(self.ranking))
 
-    def reach(self, evidence: float) -> Mask:
-        """Return which have so much evidence; less where half of a memory says the same."""
-        least = min(evidence * self.scale, _NEAR_BEST * float(self.ranking.evidence.max()))
-        found: Mask = self.ranking.evidence >= least
-        return found
-
     def select_for_asker(self, asks_for_replies: bool) -> tuple[Mask, Mask]:
         """Return what a question about one of both sides gets, and what of it only just."""
-        evidence, relevance = self.ranking.evidence, self.ranking.relevance
-        by_user = self.ranking.view.table.select_role("user")
+        view, evidence, relevance = self.ranking.view, self.ranking.evidence, self.ranking.relevance
         near = evidence >= _STANDING_OUT * self.scale
         loose = self.said & ~near & self.substance
-        if self.ranking.view.table.is_two_sided and not self.is_few:
-            asking = by_user & self.ranking.view.lexical.select_marked("asks")
-            meant = ~asking & (by_user | asks_for_replies)
+        if view.table.is_two_sided and not self.is_few:
+            meant = view.stated | (asks_for_replies & view.table.select_role("assistant"))
             loose &= meant | (evidence >= _LOOSE * self.scale)
         elif not self.is_few:
             # Nobody answers in a memory of notes: all of it states something, most of it elsewhere.
             loose &= relevance >= _HALF * relevance[self.said].max(initial=0.0)
-        fading, gone = _FADING
-        if not self.is_few and self.clarity > fading:
-            left = max((gone - self.clarity) / (gone - fading), 0.0)
+        if not self.is_few and self.clarity > _FADING:
+            left = max((_GONE - self.clarity) / (_GONE - _FADING), 0.0)
             best = self.ranking.sort(loose, round(_MOST_LOOSE * left))
             loose[:] = False
             loose[best] = True
-        near[self.ranking.sort(self.ranking.view.allowed, 1)] = True
         return near, loose
 
     def select_near(self) -> tuple[Mask, Mask]:
         """Return what any question gets where nobody answers; it is shown whole."""
         nothing, most = np.zeros_like(self.said), self.ranking.evidence.max()
-        near = self.said if self.is_few else self.reach(_NEAR)
+        # Less is enough where half of a memory says the same.
+        least = min(_NEAR * self.scale, _NEAR_BEST * most)
+        near = self.said if self.is_few else self.ranking.evidence >= least
         is_related = self._is_related() if self.is_few else most >= _RELATED * self.scale**2
         return (near if is_related else nothing), nothing
 
@@ -173,12 +167,17 @@ class _Rows:
         return held + closeness >= _RELATED_SHARE * math.log(math.e * count)
 
     def select_standing_out(self) -> tuple[Mask, Mask]:
-        """Return what a question about nobody gets of a dialogue with an assistant."""
-        if self._is_related():
-            near = self.reach(_STANDING_OUT)
-        else:
-            near = self.ranking.evidence >= _STANDING_OUT * max(self.scale, 1.0)
-        return near & self.substance, np.zeros_like(near)
+        """Return what a question about nobody gets of a dialogue with an assistant.
+
+        Where nothing answers clearly, it may still ask for a fact: "Where is the spare key?"
+        """
+        near = (self.ranking.evidence >= _STANDING_OUT * self.scale) & self.substance
+        if self.clarity < _FADING:
+            stated = self.ranking.sort(self.ranking.view.stated & self.substance, _A_FEW)
+            best = [*self.ranking.sort(near, _A_FEW), *stated]
+            near = np.zeros_like(near)
+            near[best] = True
+        return near, np.zeros_like(near)
 
     def select_precise(self, kept: Mask) -> Mask:
         """Return what is worth half as much as the best that states something, or beside it."""

@@ -48,7 +48,7 @@ _LENGTH_SHARE = 0.3
 # What lines gain that the named speaker said, or that were said at the named time. The smoothed
 # score has a standard deviation of about 2.3.
 _SPEAKER = 2.25
-_SAID_THEN = 4.5
+_SAID_THEN = 6.0
 # What lines gain that the person said whom the question is about.
 _PERSON = np.float32(7.0)
 # So much less is the evidence for a user's line that asks and states nothing.
@@ -91,6 +91,8 @@ _REPLACES = 2.75
 _MOST_LEADING = 5
 _ASKED_SHARE = 0.5
 _USUAL_COUNT = 150
+# What may replace it and does not lead comes where so many statements are better.
+_AMONG_THE_BEST = 20
 _AHEAD = np.float32(1e-3)
 # Cosines in single precision differ by less for no reason: equal lines are not to be told apart.
 _NEGLIGIBLE = 1e-6
@@ -218,6 +220,11 @@ class View(NamedTuple):
     def counted(self) -> Mask:
         """Which segments may come back and say something."""
         return self.allowed & ~self.muted
+
+    @property
+    def stated(self) -> Mask:
+        """Which of them the user said, and not to ask."""
+        return self.counted & self.table.select_role("user") & ~self.lexical.select_marked("asks")
 
     @property
     def is_about_asker(self) -> bool:
@@ -555,8 +562,9 @@ def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
     """Let what the user said later about the leading statement come before it.
 
     Who tells months later what has changed uses other words than the question, and is often nearer
-    to what was so before. What comes out near enough to it leads; what may be meant, is not lost.
-    That holds for what is about the user, and for what was said clearly about anything else.
+    to what was so before. What comes out near enough to it leads; what may be meant comes among
+    the best, where a budget reaches it. That holds for what is about the user, and for what was
+    said clearly about anything else.
 
     Returns:
         The numbers of the statements that may replace the leading one.
@@ -564,8 +572,7 @@ def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
     is_worth_it = view.is_about_asker or _is_clear(view, ranking.evidence)
     if not (view.table.is_two_sided and is_worth_it):
         return frozenset()
-    stated = view.counted & view.table.select_role("user") & ~view.lexical.select_marked("asks")
-    stated &= view.vectors.present
+    stated = view.stated & view.vectors.present
     count = int(np.count_nonzero(stated))
     if count <= FEW:
         return frozenset()
@@ -576,9 +583,10 @@ def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
     scale = max(math.log(count) / math.log(_USUAL_COUNT), 1.0) ** 2
     times = view.table.get_column("time")
     later = stated & (times > times[lead]) & (score >= _MAY_REPLACE * scale)
-    near: list[int] = later.nonzero()[0].tolist()
-    found = _leave_out_other_numbers(view, lead, near)
+    found = _leave_out_other_numbers(view, lead, later.nonzero()[0].tolist())
     leading = sorted(found, key=lambda number: -score[number])[:_MOST_LEADING]
+    worth = np.sort(relevance[stated])[-_AMONG_THE_BEST:][0]
+    relevance[leading] = np.maximum(relevance[leading], worth)
     for place, number in enumerate(leading, 1):
         if score[number] >= _REPLACES * scale:
             relevance[number] = relevance[lead] + np.float32(_MOST_LEADING + 1 - place) * _AHEAD

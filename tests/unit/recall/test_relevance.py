@@ -147,7 +147,7 @@ def test_a_question_about_the_assistant_brings_what_it_said(chat, everyday):
 
 @pytest.mark.encoder
 @pytest.mark.parametrize("copies", [0, 5, 20])
-def test_unrelated_lines_make_no_clear_answer_disappear(chat, everyday, copies):
+def test_unrelated_lines_make_no_answer_disappear(chat, everyday, copies):
     log = InMemoryLog()
     chat(log, everyday)
     for copy in range(copies):
@@ -161,6 +161,8 @@ def test_unrelated_lines_make_no_clear_answer_disappear(chat, everyday, copies):
         "What am I allergic to?": "I am allergic to peanuts.",
         "Where does the cat Minka sleep?": "Our cat Minka sleeps in the laundry basket.",
         "In which year did Rembrandt finish the painting?": "Rembrandt finished it in 1642.",
+        "Who lives abroad?": "My brother Tom moved to Lisbon.",
+        "Which colour will the room have?": "We are painting the kitchen green.",
     }.items():
         assert answer in shown_lines(LineRecall(log).recall(ANA, question))
 
