@@ -72,8 +72,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     `additional_kwargs={"remember": False}`. Without a checkpointer, pass the new messages or the
     whole chat.
 
-    Put it last in the list, so that it sees the model that is actually called. Thread-safe; one
-    instance can serve any number of threads.
+    Put it last in the list, so that it sees the model that is actually called; only what edits the
+    model's messages, such as `ContextEditingMiddleware`, goes after it. Thread-safe; one instance
+    can serve any number of threads.
     """
 
     state_schema = RememberedState

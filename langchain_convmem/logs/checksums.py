@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from langchain_convmem.errors import ConfigError
 
@@ -88,11 +88,14 @@ class Signer:
         secret = key.encode() if isinstance(key, str) else key
         if secret is not None and not _LEAST_KEY_BYTES <= len(secret) <= _MOST_KEY_BYTES:
             bounds = f"{_LEAST_KEY_BYTES} to {_MOST_KEY_BYTES} bytes"
-            msg = f"a signing key has {bounds}, got {len(secret)}"
-            raise ConfigError(msg)
+            raise ConfigError(f"a signing key has {bounds}, got {len(secret)}")
         self._key = secret or b""
         self.key_id = _digest(self._key, b"key", 8, _PERSON) if secret else b""
         self._latest: tuple[ThreadKey | None, blake2b] = (None, blake2b())
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied, and with it what holds the log; it holds the key."""
+        raise ConfigError("a log cannot be pickled or copied; open it in each process that uses it")
 
     def sign(self, key: ThreadKey, row: Row) -> bytes:
         """Return the signature of a row: `SIGNATURE_BYTES` bytes.

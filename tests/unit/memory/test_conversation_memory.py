@@ -1,4 +1,5 @@
 import copy
+import pickle
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
@@ -149,3 +150,5 @@ def test_copies_of_a_chain_share_its_memory(memory):
         assert again.memory is memory
         again.invoke("Really?", at())
     assert len(entries(memory)) == 6
+    with pytest.raises(ConfigError, match="open it in each process"):
+        pickle.dumps(chain)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 from langchain.agents.middleware import (
     AgentMiddleware,
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
     HumanInTheLoopMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
@@ -108,6 +110,16 @@ def test_what_is_redacted_in_the_state_is_redacted_in_the_views(memory, place):
     redacted = ["human: I am [REDACTED_EMAIL]", "ai: Noted: [REDACTED_EMAIL]"]
     assert shape(model.seen[0]) == redacted[:1]
     assert shape(model.seen[1])[:2] == view(memory)[:2] == redacted
+
+
+def test_what_edits_requests_behind_the_memory_edits_what_the_model_gets_and_not_the_log(memory):
+    model = ScriptedChatModel(replies=[calls("yard"), "In the yard.", "Yes."])
+    clearing = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)])
+    agent = agent_with(memory, model, after=[clearing], checkpointer=InMemorySaver())
+    for text in ("Where?", "Sure?"):
+        agent.invoke(says(text), at())
+    assert "tool c0: [cleared]" in shape(model.seen[-1])
+    assert not any("[cleared]" in line for line in view(memory))
 
 
 def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(memory):
