@@ -520,7 +520,7 @@ HAS_WORD = re.compile(r"\w")
 _MOST_WORDS = 16
 _LONGEST = 300
 _WORDS = """
-thanks thank thx ty tysm tnx cheers ok okay okey okie kk k hi hello hey hiya heya yo howdy bye byebye goodbye
+thanks thank thx ty tysm tnx ta cheers ok okay okey okie kk k hi hello hey hiya heya yo howdy bye byebye goodbye
 goodnight morning afternoon evening night great cool nice nicely perfect perfectly sure yes yeah yep yup yea ya no nope nah
 please pls plz welcome sorry wow lol lmao haha hehe hah ha awesome amazing excellent brilliant lovely wonderful
 fantastic super fabulous gorgeous neat sweet superb good fine alright agreed understood noted exactly absolutely
