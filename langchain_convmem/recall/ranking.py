@@ -91,7 +91,7 @@ _REPLACES = 2.75
 _MOST_LEADING = 5
 _ASKED_SHARE = 0.5
 _USUAL_COUNT = 150
-# What may replace it and does not lead comes where so many statements are better.
+# What may replace it but does not lead ranks among so many of the best statements.
 _AMONG_THE_BEST = 20
 _AHEAD = np.float32(1e-3)
 # Cosines in single precision differ by less for no reason: equal lines are not to be told apart.

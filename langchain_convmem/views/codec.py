@@ -152,7 +152,7 @@ def get_line_time_ms(message: BaseMessage) -> int | None:
 
     Returns:
         Milliseconds since the epoch; a time without a zone counts as UTC. None if it is neither
-        ISO 8601 nor a number of milliseconds, as a number that is a day of our time in seconds.
+        ISO 8601 nor a number of milliseconds; a recent date in seconds is neither.
     """
     stamp: Any = message.additional_kwargs.get("timestamp")
     is_number = isinstance(stamp, int | float) and not isinstance(stamp, bool)

@@ -107,7 +107,7 @@ class LexicalIndex:
         self._removed = GrowableArray(np.bool_)
         self._present = 0
         self._total_length = 0
-        # How many terms there are in a text, each on its line: looking into every one takes longer.
+        # The number of terms, and all of them in one text, a line each: that is searched faster.
         self._listed = 0, ""
         self._kept: dict[Hashable, tuple[tuple[int, int], NDArray[Any]]] = {}
 

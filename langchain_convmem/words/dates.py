@@ -282,7 +282,7 @@ def _read_stretch(match: re.Match[str], today: date, aim: Aim) -> Iterator[_Days
 # -- the patterns ------------------------------------------------------------------------------
 
 
-# Of these words one stands in whatever a pattern with such a part finds.
+# Whatever a pattern with such a part finds holds one of these words.
 _SIGNS = {
     _MONTH: frozenset(MONTH_OF),
     _MANY_DAYS: frozenset(_WORD.findall(name)[-1] for name in _DAYS_AWAY),
@@ -293,7 +293,7 @@ _SIGNS = {
 
 def _rule(read: _Reader, pattern: str) -> tuple[re.Pattern[str], _Reader, frozenset[str]]:
     found = (words for part, words in _SIGNS.items() if part in pattern)
-    # In what others find stands a digit, which 0 stands for.
+    # Whatever the other patterns find holds a digit, which is looked up as 0.
     return re.compile(rf"(?<!\w){pattern}(?!\w)"), read, next(found, frozenset("0"))
 
 
