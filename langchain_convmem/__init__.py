@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import SummarySettings as SummarySettings
     from langchain_convmem.summarizing_memory import SummarizingMemory as SummarizingMemory
     from langchain_convmem.text import ChatTemplate as ChatTemplate
-    from langchain_convmem.turns.options import TurnOptions as TurnOptions
+    from langchain_convmem.turns.memory import TurnOptions as TurnOptions
     from langchain_convmem.views.context import Context as Context
     from langchain_convmem.views.lines import Recall as Recall
     from langchain_convmem.views.live import Turn as Turn

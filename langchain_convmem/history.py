@@ -1,7 +1,7 @@
 """The history of one thread: what was said, read and changed through the views.
 
 `ConversationHistory` is the public class, and its methods return `AddedTurn`. The functions below
-are shared with the hosts of turns: cutting a reply, forking a thread, and reading its live part.
+are shared with the hosts of turns: cutting a reply, and forking a thread.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.background import hop, to_async
 from langchain_convmem.causes import describe_value, suggest_name
-from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageError, StaleWindowError
+from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import TIMINGS, Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.turns.view import read_further, read_live
 from langchain_convmem.views import edits, live, summaries
 from langchain_convmem.views.codec import get_role
-from langchain_convmem.views.context import Context, LiveReach, SummaryPlace, build_context
+from langchain_convmem.views.context import Context, SummaryPlace, build_context
 from langchain_convmem.views.edits import Heard
 from langchain_convmem.views.live import ExportCursor, Turn
 from langchain_convmem.views.messages import (
@@ -705,73 +706,3 @@ def fork_thread(
         [copies[summary.id]] = log.append(target, [edits.fork_summary(summary, spoken, copies)])
     log.append(target, summaries.fork_pins(entries, copies))
     return target
-
-
-# -- The live part of a thread: what its next view needs, read without the archive before it ------
-@dataclass(frozen=True, slots=True)
-class LiveThread:
-    """Entries of a thread that are enough for its next view.
-
-    Attributes:
-        key: The thread.
-        entries: By ascending position, control entries included. They may be shared with others:
-            read them, and change nothing.
-        floor: All entries after this position are among these; 0 if none is left out.
-        cut_at: The budget that left out messages which a model could see; None if none did.
-    """
-
-    key: ThreadKey
-    entries: Sequence[Entry]
-    floor: int = 0
-    cut_at: int | None = None
-
-    def build_view(self, **options: Any) -> Context | None:
-        """Return the view of the whole thread.
-
-        None if it takes more than these entries, or if what must not be cut exceeds the budget. The
-        view of all entries tells which.
-        """
-        try:
-            view = build_context(self.entries, is_cut=self.cut_at is not None, **options)
-        except BudgetError:
-            return None
-        return None if self.cut_at is not None and view.is_whole else view
-
-
-def read_live(
-    log: MessageLog,
-    key: ThreadKey,
-    max_tokens: int | None = None,
-    token_counter: TokenCounter = count_tokens,
-) -> LiveThread:
-    """Return a thread's live part, read backwards.
-
-    Args:
-        log: The log.
-        key: The thread.
-        max_tokens: The largest budget of a view of it; None for all that no summary covers.
-        token_counter: Counts the tokens of messages.
-
-    Raises:
-        LogError: If an entry cannot be read.
-    """
-    reach = LiveReach(max_tokens, token_counter)
-    # Without a budget nothing is ever enough, and one page holds all.
-    read = log.read_back(key, reach, page=64 if max_tokens is not None else 1 << 62)
-    if not reach.is_certain(read):
-        return LiveThread(key, log.entries(key))
-    cut_at = max_tokens if reach.is_cut else None
-    return LiveThread(key, reach.select_needed(read), reach.floor, cut_at)
-
-
-def read_further(log: MessageLog, thread: LiveThread, token_counter: TokenCounter) -> LiveThread:
-    """Return the same thread with more of its entries, if there are more."""
-    if thread.cut_at is None:
-        return read_all(log, thread)
-    # A view may show less than was read, for example because it drops reasoning.
-    return read_live(log, thread.key, 4 * thread.cut_at, token_counter)
-
-
-def read_all(log: MessageLog, thread: LiveThread) -> LiveThread:
-    """Return the same thread with all its entries; nothing is read if it has them."""
-    return LiveThread(thread.key, log.entries(thread.key)) if thread.floor else thread

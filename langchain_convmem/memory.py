@@ -20,8 +20,8 @@ from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import ThreadKey, find_owner, read_id
 from langchain_convmem.titles import check_title, list_threads, list_titles, update_thread
 from langchain_convmem.turns import whole_threads
-from langchain_convmem.turns.memory import OnSummary, SummarizeWhen, TurnMemory
-from langchain_convmem.turns.options import RecallPlace, TurnOptions, check_count
+from langchain_convmem.turns.memory import TurnMemory, TurnOptions, check_count
+from langchain_convmem.turns.view import read_live
 from langchain_convmem.turns.whole_threads import ThreadStats, compute_stats
 from langchain_convmem.views.messages import DraftBuilder, read_counter, read_messages
 from langchain_convmem.views.providers import Provider, resolve_provider
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text.sessions import TextEngine
     from langchain_convmem.transfer import ImportReport
+    from langchain_convmem.turns.memory import OnSummary, RecallPlace, SummarizeWhen
     from langchain_convmem.views.lines import Recall
     from langchain_convmem.views.live import Turn
     from langchain_convmem.views.messages import MessagesInput, TokenCounterLike, WriteHook
@@ -96,7 +97,11 @@ class ConversationMemory:
         drafting, counter = DraftBuilder(before_write), read_counter(token_counter)
         turns = TurnMemory(log, drafting, counter, profile_tokens)
         turns.set_recall(recall, embeddings=embeddings, settings=settings, rewriter=rewriter)
-        turns.set_summarizer(summarizer, summary_settings, summarize_when, on_summary)
+
+        def read(key: ThreadKey) -> Sequence[Entry]:
+            return read_live(log, key).entries
+
+        turns.set_summarizer(summarizer, summary_settings, summarize_when, on_summary, read)
         if profiler is not None:
             from langchain_convmem.profile.profiler import Profiler
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
@@ -21,15 +21,13 @@ from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
 from langchain_convmem.summarizing.compactor import list_pieces
 from langchain_convmem.summarizing.planning import SummarySettings, make_plan
-from langchain_convmem.summarizing.summarizers import (
-    Summarizer,
-    as_summarizer,
-    check_summarizer,
-    write,
-)
+from langchain_convmem.summarizing.summarizers import as_summarizer, check_summarizer, write
 from langchain_convmem.turns.view import make_entry
 from langchain_convmem.views.messages import SUMMARY_SOURCE, is_of_summary, make_summary_messages
 from langchain_convmem.views.summaries import format_summary
+
+if TYPE_CHECKING:
+    from langchain_convmem.summarizing.summarizers import Summarizer
 
 _logger = logging.getLogger("langchain_convmem")
 

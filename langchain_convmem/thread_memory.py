@@ -16,8 +16,7 @@ from langchain_convmem.locks import FifoLock
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
-from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.options import TurnOptions, agree, read_ids
+from langchain_convmem.turns.memory import TurnMemory, TurnOptions, agree, read_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import Turn, check_question, get_line
 from langchain_convmem.turns.view import place_turn

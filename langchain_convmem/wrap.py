@@ -26,16 +26,17 @@ from langchain_convmem.causes import describe_name
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.turns.chains import HISTORY_NAMES, ChainShape
-from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.options import TurnOptions, read_key
-from langchain_convmem.turns.replies import (
+from langchain_convmem.turns.memory import TurnOptions, get_turn_memory, read_key, stamp_config
+from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.turn import (
     PartialReplyHandler,
     ReplyCollector,
+    Turn,
     aclose_quietly,
+    check_question,
+    get_line,
     read_reply,
 )
-from langchain_convmem.turns.tracing import TurnTrace, stamp_config
-from langchain_convmem.turns.turn import Turn, check_question, get_line
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.messages import MESSAGE_FORMS, read_messages, unpack_messages
 

@@ -57,7 +57,7 @@ TOPICS = (
         "Memory and history",
         "The memory that you open, and what it returns. [How to use it](../../how_to/chains.md).",
         ("memory", "history", "wrap", "turns", "thread_memory", "titles"),
-        ("wrap.RememberingRunnable", "turns.options.TurnOptions", "history.SummaryWindow"),
+        ("wrap.RememberingRunnable", "turns.memory.TurnOptions", "history.SummaryWindow"),
     ),
     Topic(
         "LangGraph, agents, tools and vector stores",
@@ -524,7 +524,7 @@ def list_settings() -> list[tuple[str, str, type]]:
     """Return the classes of settings: a heading, how each is used, and the class."""
     from langchain_convmem import ConversationConfig, RecallSettings, SendOptions, SummarySettings
     from langchain_convmem.text import TemplateLimits
-    from langchain_convmem.turns.options import TurnOptions
+    from langchain_convmem.turns.memory import TurnOptions
 
     return [
         (

@@ -16,7 +16,7 @@ from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.text import RenderStats
-from langchain_convmem.turns.replies import aclose_quietly, add_up, mark_interrupted
+from langchain_convmem.turns.turn import aclose_quietly, add_up, mark_interrupted
 from langchain_convmem.views.codec import describe_as_json
 from langchain_convmem.views.messages import count_tokens, merge_pieces
 

@@ -39,7 +39,7 @@ from langchain_convmem.text import RenderStats
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.text.sessions import TextEngine, TokenNamingEngine, load_template
 from langchain_convmem.thread_memory import MemoryThread
-from langchain_convmem.turns.tracing import stamp_config
+from langchain_convmem.turns.memory import stamp_config
 from langchain_convmem.views.edits import Heard
 
 P = ParamSpec("P")

@@ -38,7 +38,7 @@ from langchain_convmem.text.sessions import (
     TextEngine,
     TokenCountingSession,
 )
-from langchain_convmem.turns.replies import aclose_quietly
+from langchain_convmem.turns.turn import aclose_quietly
 from langchain_convmem.views.media import detect_media_type, read_media
 from langchain_convmem.views.tokens import count_text_tokens
 

@@ -50,8 +50,7 @@ from langchain_convmem.locks import Waiter
 from langchain_convmem.text import RenderStats
 from langchain_convmem.text.messages import join_content
 from langchain_convmem.thread_memory import MemoryThread
-from langchain_convmem.turns.replies import mark_interrupted
-from langchain_convmem.turns.turn import Turn
+from langchain_convmem.turns.turn import Turn, mark_interrupted
 
 T = TypeVar("T")
 

@@ -18,16 +18,14 @@ from langchain_convmem.errors import MissingExtraError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.integrations.state_run import KeepState, ModelCall, StateRun, check_settings
 from langchain_convmem.turns.chains import ChainShape
-from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.options import RecallPlace, TurnOptions
-from langchain_convmem.turns.replies import PartialReplyHandler, collect_replies
+from langchain_convmem.turns.memory import RecallPlace, TurnOptions, get_turn_memory
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     BegunTurn,
     TurnNote,
     name_messages,
 )
-from langchain_convmem.turns.turn import check_question
+from langchain_convmem.turns.turn import PartialReplyHandler, check_question, collect_replies
 from langchain_convmem.views.context import merge_messages
 from langchain_convmem.views.providers import ModelFacts, Provider, find_provider
 

@@ -22,9 +22,7 @@ from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingEx
 from langchain_convmem.integrations.state_run import KeepState, ModelCall, StateRun, check_settings
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.turns.chains import ChainShape, read_chain
-from langchain_convmem.turns.memory import TurnMemory, get_turn_memory
-from langchain_convmem.turns.options import RecallPlace, TurnOptions
-from langchain_convmem.turns.replies import PartialReplyHandler, read_reply
+from langchain_convmem.turns.memory import RecallPlace, TurnMemory, TurnOptions, get_turn_memory
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     BegunTurn,
@@ -32,7 +30,7 @@ from langchain_convmem.turns.state_sync import (
     TurnNote,
     name_messages,
 )
-from langchain_convmem.turns.turn import check_question
+from langchain_convmem.turns.turn import PartialReplyHandler, check_question, read_reply
 from langchain_convmem.turns.view import ModelContext
 from langchain_convmem.views.codec import get_role
 from langchain_convmem.views.providers import Provider, resolve_provider

@@ -14,9 +14,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
-from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.options import TurnOptions, read_key
-from langchain_convmem.turns.replies import PartialReplyHandler
+from langchain_convmem.turns.memory import TurnMemory, TurnOptions, read_key
 from langchain_convmem.turns.state_sync import (
     BegunTurn,
     NodeContext,
@@ -29,7 +27,7 @@ from langchain_convmem.turns.state_sync import (
     is_stand_in,
 )
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import mark_unstored, measure_times
+from langchain_convmem.turns.turn import PartialReplyHandler, mark_unstored, measure_times
 from langchain_convmem.turns.view import (
     SPOKEN,
     ModelContext,

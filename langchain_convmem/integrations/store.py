@@ -25,8 +25,7 @@ from langchain_convmem.background import hop
 from langchain_convmem.errors import ConfigError, InvalidMessageError, MissingExtraError
 from langchain_convmem.ids import get_now_ms
 from langchain_convmem.records import Entry, ThreadInfo, ThreadKey
-from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.options import check_count
+from langchain_convmem.turns.memory import check_count, get_turn_memory
 from langchain_convmem.views.edits import draft_retraction
 from langchain_convmem.views.lines import format_iso_time, name_speaker
 from langchain_convmem.views.live import find_live_entries

@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field
 from langchain_convmem.recall.options import check_limits
 from langchain_convmem.recall.retriever import to_document
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.options import read_ids, refuse_unnamed_run
+from langchain_convmem.turns.memory import get_turn_memory, read_ids, refuse_unnamed_run
 from langchain_convmem.turns.view import SPOKEN, fit_blocks
 from langchain_convmem.views.live import find_live_entries
 

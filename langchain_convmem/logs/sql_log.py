@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Protocol
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.ids import get_now_ms, get_ulid_number, is_ulid, make_numbered_ulid
 from langchain_convmem.logs import base as kit
-from langchain_convmem.logs.checksums import Signer, check_key
+from langchain_convmem.logs.base import Signer, check_key
 from langchain_convmem.logs.verify import StorageProblem
 from langchain_convmem.message_log import CACHE_PREFIX, ReadPlan
 from langchain_convmem.records import (

@@ -32,7 +32,7 @@ from weakref import WeakSet
 from langchain_convmem.background import run_in_thread
 from langchain_convmem.errors import ConfigError, LogError, LogUnavailableError
 from langchain_convmem.forks import FORKS
-from langchain_convmem.logs.checksums import Signer
+from langchain_convmem.logs.base import Signer
 from langchain_convmem.logs.sql_log import (
     NEW_META,
     SCHEMA_VERSION,

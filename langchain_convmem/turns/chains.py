@@ -49,6 +49,7 @@ from langchain_convmem.views.providers import (
     Provider,
     find_provider,
     join_providers,
+    resolve_provider,
 )
 
 _BESIDE = (RunnableParallel, RunnableAssign, RunnableEachBase)
@@ -108,7 +109,7 @@ class ChainShape:
         takes_messages = _takes_messages(first)
         return cls(
             slots=None if takes_messages else frozenset().union(*used) - lacking,
-            provider=provider or join_providers({*map(find_provider, models)}),
+            provider=resolve_provider(provider or join_providers({*map(find_provider, models)})),
             is_fixed=not any(isinstance(part, DynamicRunnable) for part in parts),
             model=ModelFacts.merge(list(map(ModelFacts.read, models))),
             places=frozenset(name for one in chats for name in _list_places(one)),

@@ -21,14 +21,13 @@ from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.history import read_live
 from langchain_convmem.ids import make_ulid
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason, ThreadKey
 from langchain_convmem.turns.memory import TurnMemory
-from langchain_convmem.turns.replies import assign_free_ids, mark_interrupted
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import join_thread, name_result
+from langchain_convmem.turns.turn import assign_free_ids, join_thread, mark_interrupted, name_result
+from langchain_convmem.turns.view import read_live
 from langchain_convmem.views.codec import encode_body, get_role, redraft
 from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.live import find_live_entries, find_retracted_ids, merge_entries

@@ -22,7 +22,6 @@ from langchain_core.callbacks import (
 )
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import (
-    ensure_config,
     get_async_callback_manager_for_config,
     get_callback_manager_for_config,
     patch_config,
@@ -42,35 +41,17 @@ _logger = logging.getLogger("langchain_convmem")
 T = TypeVar("T")
 
 
-def stamp_config(config: RunnableConfig | None, *, thread_id: str | None = None) -> RunnableConfig:
-    """Return the config of a call with trace metadata: the version and the thread.
-
-    Args:
-        config: The config of the call.
-        thread_id: The thread, if the config does not name it.
-    """
-    from langchain_convmem._version import __version__
-
-    stamped = ensure_config(config)
-    metadata, configurable = stamped["metadata"], stamped["configurable"]
-    metadata["lc_versions"] = {**metadata.get("lc_versions", {}), "langchain-convmem": __version__}
-    thread_id = thread_id or configurable.get("thread_id", configurable.get("session_id"))
-    if isinstance(thread_id, str):
-        metadata["thread_id"] = thread_id
-    return stamped
-
-
 @dataclass(slots=True)
 class TurnTrace:
     """The callbacks of one turn. Not thread-safe, as the turn.
 
     Attributes:
         config: The config under which the turn runs.
+        own_tokens: Counts the tokens of the memory's own models; None until one may be called.
     """
 
     config: RunnableConfig
-    # Of the memory's own models; None until one may be called.
-    _own_tokens: OwnTokens | None = None
+    own_tokens: OwnTokens | None = None
 
     @property
     def _thread_id(self) -> object:
@@ -81,8 +62,8 @@ class TurnTrace:
         """Mark calls inside the block as the memory's own: tagged, counted, under the given run."""
         parent: Any = callbacks or self.config.get("callbacks")
         if isinstance(parent, BaseCallbackManager):
-            parent, self._own_tokens = parent.copy(), self._own_tokens or OwnTokens()
-            parent.add_handler(self._own_tokens, inherit=True)
+            parent, self.own_tokens = parent.copy(), self.own_tokens or OwnTokens()
+            parent.add_handler(self.own_tokens, inherit=True)
         config = patch_config(self.config, callbacks=parent)
         config["tags"] = [*config["tags"], *INTERNAL_TAGS]
         before = var_child_runnable_config.get()
@@ -132,7 +113,7 @@ class TurnTrace:
 
     def get_own_tokens(self) -> dict[str, dict[str, int]]:
         """Return what the memory's own models took, for an entry's `aux`; see `OwnTokens`."""
-        return {} if self._own_tokens is None else self._own_tokens.to_aux()
+        return {} if self.own_tokens is None else self.own_tokens.to_aux()
 
     def report_stored(self, stored: Sequence[Draft | Entry]) -> None:
         """Dispatch what was stored of a reply, in numbers."""
@@ -140,7 +121,7 @@ class TurnTrace:
 
     def report_own_models(self) -> None:
         """Dispatch the token counts of the memory's own models, if any was called."""
-        if own := self._own_tokens and self._own_tokens.to_counts():
+        if own := self.own_tokens and self.own_tokens.to_counts():
             self.dispatch_event("convmem.own_models", lambda: own)
 
     def dispatch_event(self, name: str, count: Callable[[], dict[str, int]]) -> None:

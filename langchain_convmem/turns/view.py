@@ -6,29 +6,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import takewhile
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_convmem.history import LiveThread, read_all, read_live
+from langchain_convmem.errors import BudgetError
 from langchain_convmem.ids import make_ulid
+from langchain_convmem.message_log import MessageLog
 from langchain_convmem.records import Entry, Role, ThreadKey
 from langchain_convmem.turns.chains import Carried, ChainShape, MessageList, SaidText, join_system
-from langchain_convmem.turns.memory import PROFILE_SOURCE, TurnMemory, choose_items
-from langchain_convmem.turns.options import RecallPlace, TurnOptions
+from langchain_convmem.turns.memory import PROFILE_SOURCE, TurnMemory, TurnOptions, choose_items
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import get_role, get_text_pieces, make_storable
 from langchain_convmem.views.context import (
     Context,
+    LiveReach,
     build_context,
     format_summary_text,
     merge_messages,
 )
 from langchain_convmem.views.lines import OpenedSummary, Recall, RecalledBlock
 from langchain_convmem.views.live import find_live_entries, find_uncovered, get_level
-from langchain_convmem.views.messages import TextCounter, escape_tag
+from langchain_convmem.views.messages import TextCounter, TokenCounter, count_tokens, escape_tag
 from langchain_convmem.views.tokens import count_text_tokens
+
+if TYPE_CHECKING:
+    from langchain_convmem.turns.memory import RecallPlace
 
 RECALLED = "recalled"
 """Key in a reply's `aux`: which lines were recalled for it; see `ModelContext.note_recalled`."""
@@ -454,6 +458,76 @@ def fold_recalled(message: BaseMessage, recalled: str) -> BaseMessage:
     block = {"type": "text", "text": f"{recalled}\n\n"}
     content = merge_messages(HumanMessage([block]), message).content
     return message.model_copy(update={"content": content})
+
+
+# -- The live part of a thread: what its next view needs, read without the archive before it ------
+@dataclass(frozen=True, slots=True)
+class LiveThread:
+    """Entries of a thread that are enough for its next view.
+
+    Attributes:
+        key: The thread.
+        entries: By ascending position, control entries included. They may be shared with others:
+            read them, and change nothing.
+        floor: All entries after this position are among these; 0 if none is left out.
+        cut_at: The budget that left out messages which a model could see; None if none did.
+    """
+
+    key: ThreadKey
+    entries: Sequence[Entry]
+    floor: int = 0
+    cut_at: int | None = None
+
+    def build_view(self, **options: Any) -> Context | None:
+        """Return the view of the whole thread.
+
+        None if it takes more than these entries, or if what must not be cut exceeds the budget. The
+        view of all entries tells which.
+        """
+        try:
+            view = build_context(self.entries, is_cut=self.cut_at is not None, **options)
+        except BudgetError:
+            return None
+        return None if self.cut_at is not None and view.is_whole else view
+
+
+def read_live(
+    log: MessageLog,
+    key: ThreadKey,
+    max_tokens: int | None = None,
+    token_counter: TokenCounter = count_tokens,
+) -> LiveThread:
+    """Return a thread's live part, read backwards.
+
+    Args:
+        log: The log.
+        key: The thread.
+        max_tokens: The largest budget of a view of it; None for all that no summary covers.
+        token_counter: Counts the tokens of messages.
+
+    Raises:
+        LogError: If an entry cannot be read.
+    """
+    reach = LiveReach(max_tokens, token_counter)
+    # Without a budget nothing is ever enough, and one page holds all.
+    read = log.read_back(key, reach, page=64 if max_tokens is not None else 1 << 62)
+    if not reach.is_certain(read):
+        return LiveThread(key, log.entries(key))
+    cut_at = max_tokens if reach.is_cut else None
+    return LiveThread(key, reach.select_needed(read), reach.floor, cut_at)
+
+
+def read_further(log: MessageLog, thread: LiveThread, token_counter: TokenCounter) -> LiveThread:
+    """Return the same thread with more of its entries, if there are more."""
+    if thread.cut_at is None:
+        return read_all(log, thread)
+    # A view may show less than was read, for example because it drops reasoning.
+    return read_live(log, thread.key, 4 * thread.cut_at, token_counter)
+
+
+def read_all(log: MessageLog, thread: LiveThread) -> LiveThread:
+    """Return the same thread with all its entries; nothing is read if it has them."""
+    return LiveThread(thread.key, log.entries(thread.key)) if thread.floor else thread
 
 
 # -- A turn among the entries of its thread -------------------------------------------------------

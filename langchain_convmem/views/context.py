@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -132,17 +132,16 @@ def build_context(
         BudgetError: If what must not be cut is larger than `max_tokens`.
         ConfigError: If an option is unknown.
     """
-    rules = resolve_provider(provider)
+    rules = provider if isinstance(provider, ProviderProfile) else resolve_provider(provider)
     if summary not in ("user", "system", "omit"):
         raise ConfigError(f"summary must be 'user', 'system' or 'omit', got {summary!r}")
     if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
-    live = find_live_entries(entries)
-    plain = _list_plain(live) if len(live) == len(entries) and not is_cut else []
+    plain = [] if is_cut else _list_plain(entries)
     if plain and (max_tokens is None or token_counter(plain) <= max_tokens):
-        positions = frozenset([entry.position for entry in live])
+        positions = frozenset([entry.position for entry in entries])
         return Context(plain, (), positions, token_counter=token_counter)
-    repairs = describe_damage(entries)
+    live, repairs = find_live_entries(entries), describe_damage(entries)
     uncovered = find_uncovered(live)
     several = len({find_speaker(one) for one in uncovered if one.role == "user"} - {None}) > 1
     stale = find_stale(entries, uncovered, hoists=rules.system == "head")
@@ -155,19 +154,22 @@ def build_context(
     return view.build(max_tokens)
 
 
-def _list_plain(live: Sequence[Entry]) -> list[BaseMessage]:
+def _list_plain(entries: Sequence[Entry]) -> list[BaseMessage]:
     """Return copies of the messages of a plain dialogue, which every provider takes as it is.
 
-    Nothing where it is more than texts of the user and the assistant in turn.
+    Nothing where it is more than texts of the user and the assistant in turn, one turn of the log
+    after the other.
     """
     messages: list[BaseMessage] = []
-    for number, entry in enumerate(live):
+    for number, entry in enumerate(entries):
         role, kind = ("assistant", AIMessage) if number % 2 else ("user", HumanMessage)
         message = entry.message
         if entry.role != role or not isinstance(message, kind) or not is_plain_text(message):
             return []
         messages.append(copy_detached(message, id=entry.message_id))
-    return messages if len({one.id for one in messages}) == len(messages) else []
+    turns = [turn for turn, _ in groupby([entry.turn_id for entry in entries])]
+    is_intact = len({*turns}) == len(turns) and len({one.id for one in messages}) == len(messages)
+    return messages if is_intact else []
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import textwrap
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -109,18 +110,12 @@ def find_live_entries(entries: Sequence[Entry]) -> list[Entry]:
     return _place_summaries(spoken, [entry for entry in kept if entry.role == "summary"])
 
 
-def _is_in_order(entries: Iterable[Entry]) -> bool:
+def _is_in_order(entries: Sequence[Entry]) -> bool:
     """Return whether all count as they stand, as they mostly do."""
-    began: dict[str, int] = {}
-    latest = 0
-    for entry in entries:
-        if entry.control is not None or entry.role == "summary":
-            return False
-        start = began.setdefault(entry.turn_id, entry.position)
-        if start < latest:
-            return False
-        latest = start
-    return True
+    if any(entry.control is not None or entry.role == "summary" for entry in entries):
+        return False
+    turns = [turn for turn, _ in groupby([entry.turn_id for entry in entries])]
+    return len({*turns}) == len(turns)
 
 
 def _find_place(entry_id: str, place: Mapping[str, int]) -> int:

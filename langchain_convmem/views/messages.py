@@ -35,6 +35,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.prompt_values import PromptValue
+from langchain_core.utils.utils import LC_ID_PREFIX
 
 from langchain_convmem.causes import ErrorTrap, describe_name, describe_value
 from langchain_convmem.errors import ConfigError, InvalidMessageError
@@ -179,21 +180,17 @@ def _merge_chunks(items: Iterable[Any]) -> list[Any]:
     return list(map(merge_pieces, groups))
 
 
-RUN_PREFIX = "lc_run-"
-"""How ids begin that LangChain gives to the chunks of a run; a provider's id may replace one."""
-
-
 def is_continued_by(pieces: Sequence[Any], piece: Any) -> bool:
     """Return whether a piece belongs to the message whose pieces came so far.
 
-    A message has at most one id of its provider and one of its run. LangChain marks its last chunk;
-    one with the usage may follow, under an id of the message.
+    A message has at most one id of its provider, and one that LangChain gives to the chunks of a
+    run. LangChain marks its last chunk; one with the usage may follow, under an id of the message.
     """
     if not isinstance(piece, BaseMessageChunk) or type(pieces[-1]) is not type(piece):
         return False
-    known = {one.id: one.id.startswith(RUN_PREFIX) for one in (pieces[0], pieces[-1]) if one.id}
+    known = {one.id: one.id.startswith(LC_ID_PREFIX) for one in (pieces[0], pieces[-1]) if one.id}
     is_over = any(getattr(one, "chunk_position", None) == "last" for one in pieces[-2:])
-    is_new = piece.id is not None and piece.id.startswith(RUN_PREFIX) in known.values()
+    is_new = piece.id is not None and piece.id.startswith(LC_ID_PREFIX) in known.values()
     return piece.id in known or not (is_over or is_new)
 
 

@@ -32,8 +32,7 @@ from langchain_convmem.ids import make_ulid
 from langchain_convmem.profile.statements import KINDS
 from langchain_convmem.records import Entry, Owner
 from langchain_convmem.transfer import export_rows
-from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.memory import TurnOptions, get_turn_memory
 from langchain_convmem.web.access import COOKIE, Access, Guard, set_session
 from langchain_convmem.web.display import list_pictures
 from langchain_convmem.web.live import LiveReplies, LiveReply

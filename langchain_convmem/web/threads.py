@@ -18,7 +18,7 @@ from langchain_convmem.message_log import CACHE_PREFIX
 from langchain_convmem.records import Entry, StateDocument, ThreadInfo, ThreadKey
 from langchain_convmem.summarizing import aexplain_summary
 from langchain_convmem.titles import list_titles
-from langchain_convmem.turns.options import NAMESPACE, TurnOptions
+from langchain_convmem.turns.memory import NAMESPACE, TurnOptions
 from langchain_convmem.views.edits import plan_redo
 from langchain_convmem.views.live import find_live_entries
 from langchain_convmem.web.display import (

@@ -12,9 +12,9 @@ from typing import Any, Self
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.errors import BudgetError
-from langchain_convmem.history import LiveThread
 from langchain_convmem.records import Entry
 from langchain_convmem.testing.log_contract import read_backwards
+from langchain_convmem.turns.view import LiveThread
 from langchain_convmem.views.codec import clean_text
 from langchain_convmem.views.content import find_compactions
 from langchain_convmem.views.context import (

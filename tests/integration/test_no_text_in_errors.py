@@ -31,7 +31,7 @@ from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.summarizing.summarizers import write
 from langchain_convmem.testing import ScriptedEngine
 from langchain_convmem.transfer import read_threads
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.memory import TurnOptions
 from langchain_convmem.views.codec import make_draft
 
 MARK = "zebrafjord"

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.message_log import MessageLog
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.memory import TurnOptions
 
 
 class ProviderError(Exception):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from langchain_convmem.errors import ConfigError, LogError, LogUnavailableError
 from langchain_convmem.ids import get_now_ms, get_ulid_ms, make_ulid
 from langchain_convmem.logs import base as kit
-from langchain_convmem.logs.checksums import Signer, check_key
+from langchain_convmem.logs.base import Signer, check_key
 from langchain_convmem.logs.dynamodb import items as layout
 from langchain_convmem.logs.dynamodb.client import INDEX, SUMMARY, Table
 from langchain_convmem.logs.dynamodb.items import LAST_NUMBER, Batch, Item, KeyRange

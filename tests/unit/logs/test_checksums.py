@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import make_ulid
-from langchain_convmem.logs.base import Row
-from langchain_convmem.logs.checksums import RECORD_BYTES, SIGNATURE_BYTES, Signer
+from langchain_convmem.logs.base import RECORD_BYTES, SIGNATURE_BYTES, Row, Signer
 from langchain_convmem.records import ThreadKey
 
 SECRET = "a secret of enough bytes"

@@ -9,7 +9,7 @@ from sqlite_files import damage, plain
 
 from langchain_convmem.errors import ConvMemError, LogError
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.logs.checksums import Signer
+from langchain_convmem.logs.base import Signer
 from langchain_convmem.logs.sql_log import read_row
 from langchain_convmem.records import StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import list_texts, say, say_all

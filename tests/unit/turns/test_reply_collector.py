@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResul
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.runnables import INTERNAL_TAGS
-from langchain_convmem.turns.replies import PartialReplyHandler, ReplyCollector, read_reply
+from langchain_convmem.turns.turn import PartialReplyHandler, ReplyCollector, read_reply
 
 ASKED = HumanMessage("Where?", id="q1")
 

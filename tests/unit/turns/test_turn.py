@@ -7,8 +7,7 @@ from scripted_chat import ScriptedChatModel, texts
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chains import ChainShape
-from langchain_convmem.turns.memory import get_turn_memory
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.memory import TurnOptions, get_turn_memory
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.turn import Turn
 
