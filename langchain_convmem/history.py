@@ -668,11 +668,10 @@ def cut_reply(
         heard = heard if kept is None else str(kept.text)
     entries = log.entries(key)
     reply = edits.find_reply(entries, message_id)
-    drafts = edits.plan_cut(entries, reply, heard)
-    if not drafts:
-        return reply
-    added = log.append(key, drafts)
-    return added[-1] if added[-1].control is None else None
+    last = [reply, *log.append(key, edits.plan_cut(entries, reply, heard))][-1]
+    if {edits.INTERRUPTED, edits.HEARD} & {*last.metadata.attributes} == {edits.INTERRUPTED}:
+        last = log.annotate(key, last.id, attributes=[edits.HEARD])  # all that was written of it
+    return last if last.control is None else None
 
 
 # -- Forking: a new thread that goes on from a point of an old one --------------------------------

@@ -48,7 +48,7 @@ from langchain_convmem.views.codec import (
     make_draft,
 )
 from langchain_convmem.views.content import is_paused
-from langchain_convmem.views.edits import INTERRUPTED, plan_replace
+from langchain_convmem.views.edits import HEARD, INTERRUPTED, plan_replace
 from langchain_convmem.views.live import find_live_entries, merge_entries
 from langchain_convmem.views.messages import (
     is_continued_by,
@@ -457,8 +457,8 @@ def join(
         stored_form: What the thread stores of a message.
     """
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
-    while live and INTERRUPTED in live[-1].metadata.attributes:
-        live.pop()  # the next reply to the question takes the place of this one
+    while live and {INTERRUPTED, HEARD} & {*live[-1].metadata.attributes} == {INTERRUPTED}:
+        live.pop()  # nobody heard it: the next reply to the question takes its place
     last, is_asked = said[-1], get_role(said[-1]) == "user"
     if any(entry.role == "summary" and entry.id == last.id for entry in entries):
         raise InvalidMessageError(f"{last.id!r} is a summary; history.turns has what was asked")

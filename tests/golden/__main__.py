@@ -20,7 +20,7 @@ match sys.argv[1:]:
         Path(folder).mkdir(parents=True, exist_ok=True)
         for seed in SEEDS:
             text = json.dumps(render(seed), indent=1, sort_keys=True, ensure_ascii=False)
-            Path(folder, f"{seed:03}.json").write_text(text, encoding="utf-8")
+            Path(folder, f"{seed:03}.json").write_text(text, "utf-8", "backslashreplace")
     case ["--digests"]:
         stored = {seed: " ".join(map(digest, render(seed).values())) for seed in SEEDS}
         DIGESTS.write_text(json.dumps(stored, indent=0) + "\n")

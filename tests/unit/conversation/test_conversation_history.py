@@ -119,8 +119,19 @@ def test_a_reply_is_cut_to_what_was_heard_and_the_model_reads_no_more(until):
     assert cut.response_metadata["model_name"] == "m"
     assert cut.response_metadata["interrupted"] is True
     assert talk.last_message == cut
-    talk.send_message("Thanks")
-    assert [one.text for one in model.seen[-1]] == ["When?", "From platform 9", "Thanks"]
+    talk.send_message("When?")  # an answer was heard: this is no retry
+    assert [one.text for one in model.seen[-1]] == ["When?", "From platform 9", "When?"]
+    assert texts(talk)[2:] == ["When?", "At once."]
+
+
+def test_words_said_again_after_all_of_a_partial_reply_was_heard_are_another_message():
+    talk = Conversation(ScriptedChatModel(replies=["Yes? Go on.", "I see."]), on_cancel="keep")
+    reply = talk.stream("Hello?")
+    piece = next(reply)
+    reply.close()
+    assert talk.cut_reply(piece.text, message_id=piece.id).text == piece.text
+    talk.send_message("Hello?")
+    assert texts(talk) == ["Hello?", piece.text, "Hello?", "I see."]
 
 
 def test_a_reply_of_which_nothing_was_heard_is_taken_out():
