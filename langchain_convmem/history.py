@@ -18,7 +18,7 @@ from langchain_convmem.background import hop, to_async
 from langchain_convmem.causes import describe_value, suggest_name
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.ids import get_now_ms, make_ulid
-from langchain_convmem.message_log import MessageLog
+from langchain_convmem.message_log import MessageLog, append_messages
 from langchain_convmem.records import TIMINGS, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.turns.view import read_further, read_live
 from langchain_convmem.views import edits, live, summaries
@@ -125,13 +125,14 @@ class ConversationHistory(BaseChatMessageHistory):
         role and content, `{"messages": [...]}`, or a prompt value.
 
         A message whose id the thread already has is stored once; with different content, it
-        replaces the earlier one. Messages marked `additional_kwargs={"remember": False}`, those of
-        a view's summary, and those for which the write hook stores nothing, are left out.
+        replaces the earlier one, and summaries that cover that one are removed. Messages marked
+        `additional_kwargs={"remember": False}`, those of a view's summary, and those for which the
+        write hook stores nothing, are left out.
 
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
-        self.log.append(self.key, self.drafting.build_all(read_messages(messages)))
+        append_messages(self.log, self.key, self.drafting.build_all(read_messages(messages)))
 
     aadd_messages = to_async(add_messages)  # type: ignore[arg-type]  # takes more than the base's
 

@@ -16,7 +16,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import ConversationHistory, fork_thread
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
-from langchain_convmem.message_log import MessageLog
+from langchain_convmem.message_log import MessageLog, append_messages
 from langchain_convmem.records import ThreadKey, find_owner, read_id
 from langchain_convmem.titles import check_title, list_threads, list_titles, update_thread
 from langchain_convmem.turns import whole_threads
@@ -556,7 +556,7 @@ class ConversationMemory:
         """
         drafts = self._turn_memory.drafting.build_all(read_messages(messages), turn_id=turn_id)
         key = ThreadKey(user_id, thread_id)
-        entries = self.log.append(key, drafts, durable=durable)
+        entries = append_messages(self.log, key, drafts, durable=durable)
         self._turn_memory.embed_soon(key.owner)
         return entries
 

@@ -27,6 +27,7 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
+from langchain_convmem.views.edits import is_edited, plan_edited
 from langchain_convmem.views.lines import make_dialog_lines
 
 T = TypeVar("T")
@@ -242,13 +243,9 @@ class MessageLog(ABC):
             except LogError:
                 return None
 
-        wanted = list(keys)
-        if self.workers == 1:
-            found = [read(key) for key in wanted]
-        else:
-            with ThreadPoolExecutor(self.workers) as pool:
-                found = list(pool.map(read, wanted))
-        return {key: one for key, one in zip(wanted, found, strict=True) if one is not None}
+        with ThreadPoolExecutor(self.workers) as pool:
+            found = pool.map(lambda key: (key, read(key)), keys)
+        return {key: one for key, one in found if one is not None}
 
     @abstractmethod
     def set_state(
@@ -421,3 +418,14 @@ class MessageLog(ABC):
     def _lines(self) -> WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]:
         """Who waits for a thread, by event loop."""
         return WeakKeyDictionary()
+
+
+def append_messages(
+    log: MessageLog, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
+) -> list[Entry]:
+    """Append messages as `MessageLog.append` does; summaries of those that they replace go."""
+    said = {one.message.id: one for one in drafts if one.message is not None and one.message.id}
+    known = log.find(key, said) if said else []
+    edited = [one.id for one in known if is_edited(one, said[one.message_id])]
+    gone = plan_edited(log.entries(key), edited) if edited else []
+    return log.append(key, [*gone, *drafts], durable=durable)[len(gone) :]

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.background import to_async
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.message_log import MessageLog
+from langchain_convmem.message_log import MessageLog, append_messages
 from langchain_convmem.records import Draft, Metadata, ThreadKey
 from langchain_convmem.titles import add_title
 from langchain_convmem.transfer.archives import Archive, holds_conversations
@@ -317,7 +317,7 @@ def _store(
                 drafts.append(draft)
             else:
                 skipped.append(_explain(message, message.id, key))
-        entries = log.append(key, drafts, durable=False)
+        entries = append_messages(log, key, drafts, durable=False)
         holds_any, added = bool(entries), sum(entry.position > before for entry in entries)
     if holds_any:
         add_title(log, key, thread.title)

@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ConversationError, InvalidMessageError
 from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason
-from langchain_convmem.views.codec import get_role, make_draft, redraft
+from langchain_convmem.views.codec import encode_body, get_role, make_draft, redraft
 from langchain_convmem.views.content import drop_compactions, find_compactions
 from langchain_convmem.views.live import (
     EntryPlaces,
@@ -160,6 +160,17 @@ def plan_replace(
     named = {old.id, *(entry.id for entry in later if entry.role in _SAID)}
     drafts = _retract_with_summaries(live, named, "rewind", kept={old.id})
     return [*drafts, make_draft(new, turn_id=old.turn_id, metadata=_keep_metadata(old))]
+
+
+def plan_edited(entries: Sequence[Entry], edited: Collection[str]) -> list[Draft]:
+    """Return the control entry for summaries that tell of entries which new versions replace."""
+    return _retract_with_summaries(find_live_entries(entries), edited, "rewind", kept=edited)
+
+
+def is_edited(entry: Entry, draft: Draft) -> bool:
+    """Return whether a draft says something else than an entry of the same message id."""
+    message = draft.message and draft.message.model_copy(update={"id": entry.message_id})
+    return encode_body(fork_entry(entry)) != encode_body(replace(draft, message=message))
 
 
 def plan_without_compactions(

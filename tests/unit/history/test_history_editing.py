@@ -61,6 +61,15 @@ def test_a_summary_that_tells_of_what_is_undone_goes_with_it(history, say, read)
     assert read() == []
 
 
+def test_a_message_that_comes_in_other_words_takes_its_summary_with_it(history, read):
+    history.add_messages([HumanMessage("a", id="m1"), AIMessage("b", id="m2")])
+    history.add_summary("S", history.summary_window())
+    history.add_messages([HumanMessage("a", id="m1")])
+    assert read() == ["S"]
+    history.add_messages([HumanMessage("A", id="m1"), HumanMessage("c")])
+    assert read() == ["A", "b", "c"]
+
+
 def test_an_edited_question_asks_anew(history, say, shape):
     say("a", "b", "c", "d", "e")
     edited = history.replace(history.turns[2].id, "C")
