@@ -334,10 +334,9 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
     groups = build_groups(hits, ground)
     best = select_first_of_lines(hits, table, query.ranking)
     own_hits = [select_first_of_lines(group.hits, table) for group in groups]
-    named = list({*best, *chain(*own_hits)})
-    # Only what is named is looked at from here on.
-    ranking.view = ranking.view._replace(held=ranking.view.held.select(named, len(table)))
-    written = _write_matches(ranking, named)
+    named = {*best, *chain(*own_hits)}
+    held = ranking.view.held.find_shared(named, len(table))
+    written = _write_matches(ranking, held)
     shown = [line for group in groups for line in group.lines]
     left = ranking.view.allowed.copy()
     left[[number for line in shown for number in table.list_segments(line)]] = False
@@ -350,7 +349,7 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
         names = ", ".join(query.scope.where)
         problems = [*problems, f"no line fits the filter ({names}); check names and values"]
     verdict: Verdict = "nothing" if not groups else "related"
-    shown_hits = np.array(list(chain(*own_hits)), dtype=np.int64)
+    shown_hits = {number: held[number] for number in chain(*own_hits)}
     if not is_courtesy(query.text) and is_answered(ranking, shown_hits):
         verdict = "answered"
     return Recall(
@@ -371,7 +370,7 @@ def _select_hits(ranking: Ranking) -> tuple[memoryview[int], NDArray[np.bool_] |
     threshold = ranking.view.query.threshold
     if threshold == "auto":
         kept, loose = select_worth(ranking)
-        loose &= ranking.view.table.select_role("user")
+        loose &= ranking.view.by_user
         return ranking.sort(kept).data, loose
     least = -np.inf if threshold is None else threshold
     return ranking.sort(ranking.view.similarity > least + _COSINE_ROUNDING).data, None
@@ -437,18 +436,17 @@ def make_block(group: LineGroup, matches: Sequence[LineMatch], ground: TableView
     )
 
 
-def _write_matches(ranking: Ranking, numbers: Collection[int]) -> dict[int, LineMatch]:
-    """Return the match of each segment; all at once take hardly longer than one."""
+def _write_matches(ranking: Ranking, held: Mapping[int, Collection[str]]) -> dict[int, LineMatch]:
+    """Return the match of each segment, given the terms of the question that each holds."""
     query, table, terms = ranking.view.query, ranking.view.table, ranking.view.terms
     counts_words = not query.settings.cosine_only
     term_of = {terms[term]: term for term in ranking.view.held.rarities if counts_words}
     now_ms = query.now_ms if counts_words else None
     spans = find_spans(query.text, query.before, now_ms) if now_ms else []
-    shared = ranking.view.held.find_shared(numbers, len(table))
     found: dict[int, LineMatch] = {}
-    for number, held in zip(numbers, shared, strict=True):
+    for number, terms_held in held.items():
         line = table.find_line(number)
-        words = [word for word, term in term_of.items() if term in held]
+        words = [word for word, term in term_of.items() if term in terms_held]
         meaning, kind = ranking.meaning.item(number), ranking.kinds.item(number)
         own = meaning + ranking.words.item(number) + kind
         reasons = (

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from langchain_convmem.recall.options import read_person
-from langchain_convmem.recall.ranking import (
-    FEW,
-    Ranking,
-    clear_evidence,
-    compute_coverage,
-    scale_evidence,
-)
+from langchain_convmem.recall.ranking import Ranking, weigh_words
 from langchain_convmem.words.analysis import analyze
-from langchain_convmem.words.bm25 import LexicalIndex, Postings
+from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.dates import NAMES_OF_TIMES
 from langchain_convmem.words.languages import FUNCTION_CHARACTERS
 from langchain_convmem.words.speech import is_courtesy
@@ -76,136 +70,113 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     query, nothing = ranking.view.query, np.zeros(len(ranking.view.table), dtype=np.bool_)
     if is_courtesy(query.text) or not len(ranking):
         return nothing, nothing
-    rows = _Rows(ranking)
     meant = read_person(query.text, query.before)
     if meant.asker or meant.subject_open or meant.listener:
-        near, loose = rows.select_for_asker(meant.listener)
-    elif ranking.view.table.is_two_sided and not rows.is_few:
-        near, loose = rows.select_standing_out()
+        near, loose = _select_for_asker(ranking, meant.listener)
+    elif ranking.view.table.is_two_sided and not ranking.is_few:
+        near, loose = _select_standing_out(ranking), nothing
     else:
-        near, loose = rows.select_near()
+        near, loose = _select_near(ranking), nothing
     kept = near | loose
     if kept.any():
         # Older ones that the best one replaces must be seen.
         kept[[*ranking.older, *ranking.beside, *ranking.sort(ranking.view.allowed, 1)]] = True
-        kept &= rows.said
-    if not rows.is_few and rows.clarity >= 1:
-        kept &= rows.select_precise(kept)
+        kept &= ranking.view.counted
+    if not ranking.is_few and ranking.clarity >= 1:
+        kept &= _select_precise(ranking, kept)
     return kept, loose
 
 
-@dataclass(slots=True)
-class _Rows:
-    """What a ranking tells of all segments, to judge which are worth their room."""
-
-    ranking: Ranking
-
-    @property
-    def said(self) -> Mask:
-        """Which say anything themselves."""
-        found: Mask = self.ranking.evidence > -np.inf
-        return found
-
-    @property
-    def is_few(self) -> bool:
-        """Whether there are too few segments for any to stand out by chance."""
-        return len(self.ranking) <= FEW
-
-    @property
-    def substance(self) -> Mask:
-        """Which are more than a courtesy."""
-        return ~self.ranking.view.lexical.select_marked("courtesy")
-
-    @property
-    def scale(self) -> float:
-        """How much stands out by chance among so many."""
-        return scale_evidence(len(self.ranking))
-
-    @property
-    def clarity(self) -> float:
-        """How clearly the best one answers: 1 where its evidence is just clear."""
-        return float(self.ranking.evidence.max()) / clear_evidence(len(self.ranking))
-
-    def select_for_asker(self, asks_for_replies: bool) -> tuple[Mask, Mask]:
-        """Return what a question about one of both sides gets, and what of it only just."""
-        view, evidence, relevance = self.ranking.view, self.ranking.evidence, self.ranking.relevance
-        near = evidence >= _STANDING_OUT * self.scale
-        loose = self.said & ~near & self.substance
-        if view.table.is_two_sided and not self.is_few:
-            meant = view.stated | (asks_for_replies & view.table.select_role("assistant"))
-            loose &= meant | (evidence >= _LOOSE * self.scale)
-        elif not self.is_few:
-            # Nobody answers in a memory of notes: all of it states something, most of it elsewhere.
-            loose &= relevance >= _HALF * relevance[self.said].max(initial=0.0)
-        if not self.is_few and self.clarity > _FADING:
-            left = max((_GONE - self.clarity) / (_GONE - _FADING), 0.0)
-            best = self.ranking.sort(loose, round(_MOST_LOOSE * left))
-            loose[:] = False
-            loose[best] = True
-        return near, loose
-
-    def select_near(self) -> tuple[Mask, Mask]:
-        """Return what any question gets where nobody answers; it is shown whole."""
-        nothing, most = np.zeros_like(self.said), self.ranking.evidence.max()
-        # Less is enough where half of a memory says the same.
-        least = min(_NEAR * self.scale, _NEAR_BEST * most)
-        near = self.said if self.is_few else self.ranking.evidence >= least
-        is_related = self._is_related() if self.is_few else most >= _RELATED * self.scale**2
-        return (near if is_related else nothing), nothing
-
-    def _is_related(self) -> bool:
-        """Return whether anything is related to a question, by its words and by its meaning.
-
-        What one holds of the words, and how much of the way from the mean cosine to 1 the nearest
-        has come; the best of a few is seldom good by chance.
-        """
-        ranked, count = self.ranking.view.allowed, len(self.ranking)
-        similarity = self.ranking.view.similarity[ranked]
-        held = float(_compute_asked_share(self.ranking, self.ranking.view.held)[ranked].max())
-        mean = float(similarity.sum()) / (count + _UNSEEN)
-        closeness = (float(similarity.max()) - mean) / (1 - mean)
-        return held + closeness >= _RELATED_SHARE * math.log(math.e * count)
-
-    def select_standing_out(self) -> tuple[Mask, Mask]:
-        """Return what a question about nobody gets of a dialogue with an assistant.
-
-        Where nothing answers clearly, it may still ask for a fact: "Where is the spare key?"
-        """
-        near = (self.ranking.evidence >= _STANDING_OUT * self.scale) & self.substance
-        if self.clarity < _FADING:
-            stated = self.ranking.sort(self.ranking.view.stated & self.substance, _A_FEW)
-            best = [*self.ranking.sort(near, _A_FEW), *stated]
-            near = np.zeros_like(near)
-            near[best] = True
-        return near, np.zeros_like(near)
-
-    def select_precise(self, kept: Mask) -> Mask:
-        """Return what is worth half as much as the best that states something, or beside it."""
-        relevance = self.ranking.relevance
-        best = relevance[kept & ~_find_silent(self.ranking.view.lexical)].max(initial=0.0)
-        strong: Mask = kept & (relevance >= _HALF * best)
-        # What replaces a statement is seldom near to the question itself.
-        strong[[*self.ranking.beside]] = True
-        before, after = self.ranking.view.table.get_links()
-        # What stands next to it shares its block.
-        beside: Mask = strong[before] & (before >= 0)
-        beside |= strong[after] & (after >= 0)
-        return strong | beside
+def _select_for_asker(ranking: Ranking, asks_for_replies: bool) -> tuple[Mask, Mask]:
+    """Return what a question about one of both sides gets, and what of it only just."""
+    view, evidence, relevance = ranking.view, ranking.evidence, ranking.relevance
+    near = evidence >= _STANDING_OUT * ranking.scale
+    loose = view.counted & ~near & view.substance
+    if view.table.is_two_sided and not ranking.is_few:
+        meant = view.stated | (asks_for_replies & view.table.select_role("assistant"))
+        loose &= meant | (evidence >= _LOOSE * ranking.scale)
+    elif not ranking.is_few:
+        # Nobody answers in a memory of notes: all of it states something, most of it elsewhere.
+        loose &= relevance >= _HALF * relevance[view.counted].max(initial=0.0)
+    if not ranking.is_few and ranking.clarity > _FADING:
+        left = max((_GONE - ranking.clarity) / (_GONE - _FADING), 0.0)
+        best = ranking.sort(loose, round(_MOST_LOOSE * left))
+        loose[:] = False
+        loose[best] = True
+    return near, loose
 
 
-def is_answered(ranking: Ranking, numbers: NDArray[np.int64]) -> bool:
+def _select_near(ranking: Ranking) -> Mask:
+    """Return what any question gets where nobody answers; it is shown whole."""
+    most = ranking.evidence.max()
+    # Less is enough where half of a memory says the same.
+    least = min(_NEAR * ranking.scale, _NEAR_BEST * most)
+    near = ranking.view.counted if ranking.is_few else ranking.evidence >= least
+    is_related = _is_related(ranking) if ranking.is_few else most >= _RELATED * ranking.scale**2
+    return near & is_related
+
+
+def _is_related(ranking: Ranking) -> bool:
+    """Return whether anything is related to a question, by its words and by its meaning.
+
+    What one holds of the words, and how much of the way from the mean cosine to 1 the nearest
+    has come; the best of a few is seldom good by chance.
+    """
+    view, count = ranking.view, len(ranking)
+    similarity, numbers = view.similarity[view.allowed], view.allowed.nonzero()[0].tolist()
+    held = max(_compute_asked_shares(ranking, view.held.find_shared(numbers, len(view.table))))
+    mean = float(similarity.sum()) / (count + _UNSEEN)
+    closeness = (float(similarity.max()) - mean) / (1 - mean)
+    return held + closeness >= _RELATED_SHARE * math.log(math.e * count)
+
+
+def _select_standing_out(ranking: Ranking) -> Mask:
+    """Return what a question about nobody gets of a dialogue with an assistant.
+
+    Where nothing answers clearly, it may still ask for a fact: "Where is the spare key?"
+    """
+    substance = ranking.view.substance
+    near: Mask = (ranking.evidence >= _STANDING_OUT * ranking.scale) & substance
+    if ranking.clarity < _FADING:
+        stated = ranking.sort(ranking.view.stated & substance, _A_FEW)
+        best = [*ranking.sort(near, _A_FEW), *stated]
+        near = np.zeros_like(near)
+        near[best] = True
+    return near
+
+
+def _select_precise(ranking: Ranking, kept: Mask) -> Mask:
+    """Return what is worth half as much as the best that states something, or beside it."""
+    relevance = ranking.relevance
+    best = relevance[kept & ~_find_silent(ranking.view.lexical)].max(initial=0.0)
+    strong: Mask = kept & (relevance >= _HALF * best)
+    # What replaces a statement is seldom near to the question itself.
+    strong[[*ranking.beside]] = True
+    before, after = ranking.view.table.get_links()
+    # What stands next to it shares its block.
+    beside: Mask = strong[before] & (before >= 0)
+    beside |= strong[after] & (after >= 0)
+    return strong | beside
+
+
+def is_answered(ranking: Ranking, shown: Mapping[int, Collection[str]]) -> bool:
     """Return whether one of some segments holds what is asked; askings and ignorance do not.
 
     Neighbours are left out: they hold a question's words where a line merely stands next to them.
+
+    Args:
+        ranking: What was asked.
+        shown: The terms of the question that each of the segments holds.
     """
-    if not len(numbers):
+    if not shown:
         return False
+    numbers = list(shown)
     evidence = ranking.evidence[numbers]
     best = float(evidence.max())
     silent = _find_silent(ranking.view.lexical)[numbers]
-    near = numbers[(evidence >= best - (1 - _NEAR_BEST) * abs(best)) & ~silent]
-    held = ranking.view.held.select(near, len(ranking.view.table))
-    return bool((_compute_asked_share(ranking, held) >= _ANSWERING).any())
+    near = (evidence >= best - (1 - _NEAR_BEST) * abs(best)) & ~silent
+    shares = zip(near.tolist(), _compute_asked_shares(ranking, shown), strict=True)
+    return any(is_near and share >= _ANSWERING for is_near, share in shares)
 
 
 def _find_silent(lexical: LexicalIndex) -> Mask:
@@ -213,7 +184,7 @@ def _find_silent(lexical: LexicalIndex) -> Mask:
     return lexical.select_marked("asks") | lexical.select_marked("ignorant")
 
 
-def _compute_asked_share(ranking: Ranking, held: Postings) -> NDArray[np.float64]:
+def _compute_asked_shares(ranking: Ranking, held: Mapping[int, Collection[str]]) -> list[float]:
     """Return what share each segment holds of the words that say what is asked about.
 
     Of all words of the question if nothing else is left.
@@ -226,7 +197,8 @@ def _compute_asked_share(ranking: Ranking, held: Postings) -> NDArray[np.float64
         and not _NUMBER.fullmatch(term)
         and FUNCTION_CHARACTERS.isdisjoint(term)
     }
-    return compute_coverage(telling or words, held, ranking.view.lexical)
+    worth = weigh_words(telling or words, ranking.view.held, ranking.view.lexical)
+    return [sum(worth.get(term, 0.0) for term in terms) for terms in held.values()]
 
 
 @lru_cache(maxsize=16)

@@ -129,8 +129,9 @@ class OwnerIndex:
             ]
             was_unread = self._stored.is_unread
             self._derive()
-            self.lexical.remove(gone)
-            self.vectors.remove(gone)
+            if gone:
+                self.lexical.remove(gone)
+                self.vectors.remove(gone)
             if was_unread or self._stored.is_unread or self._others:
                 self._others = None
                 self._fill_from_stored()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -71,8 +72,8 @@ _MAY_APPLY = 1.5
 _INSTRUCTION_SHARE = np.float32(0.9)
 # Below every score that is one.
 _MUTED = np.float32(1000.0)
-FEW = 8
-"""Of so few segments none can stand out by chance."""
+# Of so few segments none can stand out by chance.
+_FEW = 8
 # So many of the best segments are compared with the best one. They are about the same thing where
 # so much comes together: the share of its evidence that they have (up to so large a one), that of
 # its words of the question by a weight, and by another one the standard deviations (up to so many)
@@ -98,7 +99,7 @@ _AHEAD = np.float32(1e-3)
 _NEGLIGIBLE = 1e-6
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Ranking:
     """Segments in order of relevance, best first; ties in ascending number.
 
@@ -134,6 +135,21 @@ class Ranking:
         """Return how many segments are ranked."""
         return int(np.count_nonzero(self.view.allowed))
 
+    @cached_property
+    def is_few(self) -> bool:
+        """Whether there are too few segments for any to stand out by chance."""
+        return len(self) <= _FEW
+
+    @cached_property
+    def scale(self) -> float:
+        """How much stands out by chance among so many."""
+        return scale_evidence(len(self))
+
+    @cached_property
+    def clarity(self) -> float:
+        """How clearly the best one answers: 1 where its evidence is just clear; of few it is."""
+        return 1.0 if self.is_few else float(self.evidence.max()) / (_CLEAR * self.scale)
+
     def sort(self, among: Mask, most: int | None = None) -> NDArray[np.int64]:
         """Return the numbers of those that rank among some, best first, so many at most.
 
@@ -142,7 +158,7 @@ class Ranking:
         numbers, size = (self.view.allowed & among).nonzero()[0], len(among)
         if most is not None and most < len(numbers):
             # Those are left out first that cannot even tie: most, as a rule.
-            found = self.relevance[numbers]
+            found = self.relevance.take(numbers)
             numbers = numbers[found >= np.partition(found, -most)[-most] - 2 / _STEPS]
         # Score and number as one integer: a stable sort takes eight times as long.
         keys = np.rint(self.relevance[numbers] * -_STEPS).astype(np.int64) * size + numbers
@@ -176,20 +192,28 @@ def rank(
         meaning, nothing = standardize(similarity, allowed & vectors.present), similarity * 0
         evidence = np.where(allowed, meaning, np.float32(-np.inf))
         return Ranking(all_count, meaning, meaning, nothing, nothing, nothing, nothing, evidence)
-    view = all_count._replace(muted=_find_muted(all_count))
+    view = replace(all_count, muted=_find_muted(all_count))
     ranking = _score(view)
     if view.muted.any() and ranking.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
         # Nothing else was said about it: an earlier asking is better than nothing.
         view = all_count
         ranking = _score(view)
     best = ranking.sort(allowed, _LEADERS).tolist()
-    answer = _raise_answer(view, ranking) | _raise_instructions(view, ranking)
+    beside: list[int] = []
+    worth = (ranking.relevance * view.counted).max(initial=0.0)
+    for numbers, share in (
+        (_find_answer(view, ranking), _ANSWER_SHARE),
+        (_find_instructions(view, ranking), _INSTRUCTION_SHARE),
+    ):
+        ranking.relevance[numbers] = np.maximum(ranking.relevance[numbers], share * worth)
+        beside += numbers
     ranking.older = _lead_with_latest(view, ranking, best)
-    ranking.beside = _raise_successors(view, ranking) | answer
+    ranking.beside = _raise_successors(view, ranking).union(beside)
     return ranking
 
 
-class View(NamedTuple):
+@dataclass(eq=False)
+class View:
     """What is scored, and what of it counts.
 
     Attributes:
@@ -216,17 +240,27 @@ class View(NamedTuple):
     similarity: Scores
     compared: dict[int, Scores]
 
-    @property
+    @cached_property
     def counted(self) -> Mask:
         """Which segments may come back and say something."""
         return self.allowed & ~self.muted
 
-    @property
-    def stated(self) -> Mask:
-        """Which of them the user said, and not to ask."""
-        return self.counted & self.table.select_role("user") & ~self.lexical.select_marked("asks")
+    @cached_property
+    def by_user(self) -> Mask:
+        """Which segments the user said."""
+        return self.table.select_role("user")
 
-    @property
+    @cached_property
+    def substance(self) -> Mask:
+        """Which are more than a courtesy."""
+        return ~self.lexical.select_marked("courtesy")
+
+    @cached_property
+    def stated(self) -> Mask:
+        """Which of those that count the user said, and not to ask."""
+        return self.counted & self.by_user & ~self.lexical.select_marked("asks")
+
+    @cached_property
     def is_about_asker(self) -> bool:
         """Whether the question may be about the person who asks."""
         meant = read_person(self.query.text, self.query.before)
@@ -237,8 +271,8 @@ class View(NamedTuple):
 
 
 def _score(view: View) -> Ranking:
-    query, table, lexical, counted = view.query, view.table, view.lexical, view.counted
-    meaning = standardize(view.similarity, counted & view.vectors.present)
+    query, table, lexical = view.query, view.table, view.lexical
+    meaning = standardize(view.similarity, view.counted & view.vectors.present)
     found = lexical.compute_scores(view.held, b=_LENGTH_SHARE, ignored=view.muted)
     words = _standardize_words(view, found)
     kinds = np.zeros_like(meaning)
@@ -247,24 +281,25 @@ def _score(view: View) -> Ranking:
     own = meaning + words + kinds
     around = _sum_around(own, table, lexical)
     said_by = _compute_speaker_bonus(query, table)
-    evidence = own + around + said_by
+    score = own + around + said_by
     if table.is_two_sided:
-        evidence -= _ASKED * (lexical.select_marked("asks") & table.select_role("user"))
+        score -= _ASKED * (lexical.select_marked("asks") & view.by_user)
     if query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
             times = table.get_column("time")
-            evidence[(times >= since_ms) & (times < until_ms)] += _SAID_THEN
+            score[(times >= since_ms) & (times < until_ms)] += _SAID_THEN
+    evidence = np.where(view.counted, score, np.float32(-np.inf))
     bonus = _compute_person_bonus(view)
     # Lines that have nothing to do with the question would push aside what answers it from the
     # other side.
-    person = bonus * (evidence > 0)
-    relevance = evidence + person
-    if bonus.any() and not _is_clear(view, evidence):
+    person = bonus * (score > 0)
+    by = said_by + person
+    ranking = Ranking(view, score + person, meaning, words, kinds, around, by, evidence)
+    if bonus.any() and ranking.clarity < 1:
         # Then no line holds the question's words as an answer would: that some do is mostly chance.
-        relevance = evidence - words * (1 - _VAGUE_WORDS) + bonus
-    relevance -= _MUTED * view.muted
-    evidence[view.muted | ~view.allowed] = -np.inf
-    return Ranking(view, relevance, meaning, words, kinds, around, said_by + person, evidence)
+        ranking.relevance = score - words * (1 - _VAGUE_WORDS) + bonus
+    ranking.relevance -= _MUTED * view.muted
+    return ranking
 
 
 def _standardize_words(view: View, scores: NDArray[np.float64]) -> Scores:
@@ -341,10 +376,11 @@ def _compute_speaker_bonus(query: RecallQuery, table: SegmentTable) -> Scores:
     # Where the question names nobody, whom what was said before names.
     parts = read_parts(query.text, query.before)
     named = next(filter(None, (find_named_speakers(part, speakers) for part in parts)), ())
-    bonus = np.zeros(len(speakers), dtype=np.float32)
     # A question that names every speaker prefers none.
-    if len(named) < len(speakers):
-        bonus[list(named)] = _SPEAKER
+    if not 0 < len(named) < len(speakers):
+        return np.zeros(len(table), dtype=np.float32)
+    bonus = np.zeros(len(speakers), dtype=np.float32)
+    bonus[list(named)] = _SPEAKER
     return bonus[table.get_column("speaker")]
 
 
@@ -354,27 +390,11 @@ def _compute_person_bonus(view: View) -> Scores:
     if not view.table.is_two_sided:
         return bonus
     meant = read_person(view.query.text, view.query.before)
-    user = view.table.select_role("user")
     if meant.listener:
-        bonus[~user] = _PERSON
+        bonus[~view.by_user] = _PERSON
     if view.is_about_asker:
-        bonus[user & ~view.lexical.select_marked("courtesy")] = _PERSON
+        bonus[view.by_user & view.substance] = _PERSON
     return bonus
-
-
-# -- what answers clearly ----------------------------------------------------------------------
-
-
-def _is_clear(view: View, evidence: Scores) -> bool:
-    """Return whether a segment answers clearly; undecidable with few segments."""
-    count = int(np.count_nonzero(view.counted))
-    best = evidence[view.counted].max(initial=-np.inf)
-    return count <= FEW or bool(best >= clear_evidence(count))
-
-
-def clear_evidence(count: int) -> float:
-    """Return from what evidence on the best of so many segments answers a question clearly."""
-    return _CLEAR * scale_evidence(count)
 
 
 def scale_evidence(count: int) -> float:
@@ -385,44 +405,35 @@ def scale_evidence(count: int) -> float:
 # -- the whole answer --------------------------------------------------------------------------
 
 
-def _raise_answer(view: View, ranking: Ranking) -> frozenset[int]:
-    """Let all of the line that answers clearly, and of a long reply to it, be worth half as much.
+def _find_answer(view: View, ranking: Ranking) -> list[int]:
+    """Return the segments of the line that answers clearly, and of a long reply to it.
 
     A long reply takes nothing of the scores of what it replies to, and seldom repeats its words. A
     long reply to the same question, the last time that it was asked, counts as well.
-
-    Returns:
-        The numbers of their segments.
     """
-    evidence, relevance, table = ranking.evidence, ranking.relevance, view.table
+    evidence, table = ranking.evidence, view.table
     hits = (view.muted & view.lexical.select_marked("asks")).nonzero()[0][-1:].tolist()
-    if view.counted.any() and _is_clear(view, evidence):
+    if view.counted.any() and ranking.clarity >= 1:
         hits.append(int(evidence.argmax()))
     answer: set[int] = set()
     for line in map(table.find_line_number, hits):
         following = table.find_next_line(line, 1)
         reply = table.list_segments(line if following is None else following)
         answer |= {*table.list_segments(line), *(reply if len(reply) > 1 else ())}
-    found = [number for number in answer if view.counted[number]]
-    worth = _ANSWER_SHARE * relevance[view.counted].max(initial=0.0)
-    relevance[found] = np.maximum(relevance[found], worth)
-    return frozenset(found)
+    return [number for number in answer if view.counted[number]]
 
 
-def _raise_instructions(view: View, ranking: Ranking) -> frozenset[int]:
-    """Let what the user wants for the future come near the best where it is about the question.
+def _find_instructions(view: View, ranking: Ranking) -> list[int]:
+    """Return what the user wants for the future, where it is about the question.
 
     "Always name the version when I ask about libraries" answers no question about libraries.
-
-    Returns:
-        The numbers of the instructions.
     """
-    relevance, by_user = ranking.relevance, view.table.select_role("user")
-    wanted = view.counted & by_user & view.lexical.select_marked("instructs")
-    wanted &= view.table.is_two_sided & (ranking.meaning >= _MAY_APPLY)
-    worth = _INSTRUCTION_SHARE * relevance[view.counted].max(initial=0.0)
-    relevance[wanted] = np.maximum(relevance[wanted], worth)
-    return frozenset(wanted.nonzero()[0].tolist())
+    if not view.table.is_two_sided:
+        return []
+    wanted = view.counted & view.by_user & view.lexical.select_marked("instructs")
+    wanted &= ranking.meaning >= _MAY_APPLY
+    found: list[int] = wanted.nonzero()[0].tolist()
+    return found
 
 
 # -- what says nothing -------------------------------------------------------------------------
@@ -461,13 +472,21 @@ def compute_coverage(
         held: Where these and others stand, in the segments that are asked about.
         lexical: The terms of all segments.
     """
+    shares = weigh_words(terms, held, lexical)
+    worth = [shares.get(term, 0.0) for term in held.rarities]
+    return held.sum_up(np.repeat(worth, held.sizes), len(lexical))
+
+
+def weigh_words(
+    terms: Mapping[str, str], held: Postings, lexical: LexicalIndex
+) -> dict[str, float]:
+    """Return what share of a question's words each of its terms that was ever said stands for."""
     rarest = dict.fromkeys(terms.values(), 0.0)
     for term, word in terms.items():
         rarest[word] = max(held.rarities.get(term, 0.0), rarest[word])
     # A word that was never said is as rare as one can be.
     whole = sum(rarity or lexical.rarest for rarity in rarest.values()) or 1.0
-    worth = [rarity if term in terms else 0.0 for term, rarity in held.rarities.items()]
-    return held.sum_up(np.repeat(worth, held.sizes), len(lexical)) / whole
+    return {term: rarity / whole for term, rarity in held.rarities.items() if term in terms}
 
 
 def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
@@ -493,7 +512,6 @@ def _lead_with_latest(view: View, ranking: Ranking, best: Sequence[int]) -> froz
         The numbers of the older ones.
     """
     table, asks, evidence = view.table, view.lexical.select_marked("asks"), ranking.evidence
-    view = view._replace(held=view.held.select(best, len(table)))
     lead, *others = best or (-1,)
     speakers, lines = table.get_column("speaker"), table.get_column("line")
     others = [
@@ -504,12 +522,13 @@ def _lead_with_latest(view: View, ranking: Ranking, best: Sequence[int]) -> froz
         and not (asks[lead] or asks[number])
         and evidence[number] > -math.inf
     ]
-    others = _leave_out_other_numbers(view, lead, others)
     if not others:
         return frozenset()
-    sameness = _measure_sameness(view, lead, others)
+    held = view.held.find_shared([lead, *others], len(table))
+    others = _leave_out_other_numbers(held, lead)
+    sameness = _measure_sameness(view, held, lead, others)
     # Of a few segments one always stands out and another never does: all have so large a share.
-    most, is_few = float(evidence[lead]), len(ranking) <= FEW
+    most, is_few = float(evidence[lead]), ranking.is_few
     same = [
         number
         for number, more in zip(others, sameness, strict=True)
@@ -518,35 +537,32 @@ def _lead_with_latest(view: View, ranking: Ranking, best: Sequence[int]) -> froz
     ]
     # What was written later counts as said later within the same millisecond.
     said = sorted([lead, *same], key=lambda number: (table.get_column("time")[number], number))
-    most_ahead = 1 if table.select_role("assistant")[lead] else len(same)
+    most_ahead = 1 if table.find_line(lead).role == "assistant" else len(same)
     later = said[said.index(lead) + 1 :][-most_ahead:]
     ranking.relevance[later] = ranking.relevance[lead] + _AHEAD * np.arange(1, len(later) + 1)
     return frozenset(said[:-1])
 
 
-def _leave_out_other_numbers(view: View, lead: int, others: Sequence[int]) -> list[int]:
-    """Leave out what lacks a number of the question that the first one holds.
+def _leave_out_other_numbers(held: Mapping[int, Collection[str]], lead: int) -> list[int]:
+    """Return all but the leading one that hold the numbers of the question which that one holds.
 
     Floor 3 is not floor 5: what the question numbers, it means.
     """
-    if not (others and any(term.isdigit() for term in view.held.rarities)):
-        return list(others)
-    of_lead, *of_others = view.held.find_shared([lead, *others], len(view.table))
-    numbered = {term for term in of_lead if term.isdigit()}
-    held_by = zip(others, of_others, strict=True)
-    return [number for number, held in held_by if numbered.issubset(held)]
+    numbered = {term for term in held[lead] if term.isdigit()}
+    return [one for one, terms in held.items() if one != lead and numbered.issubset(terms)]
 
 
-def _measure_sameness(view: View, lead: int, others: Sequence[int]) -> list[float]:
+def _measure_sameness(
+    view: View, held: Mapping[int, Collection[str]], lead: int, others: Sequence[int]
+) -> list[float]:
     """Return how much words and meaning say that statements are about the same as the first one."""
-    of_lead, *of_others = view.held.find_shared([lead, *others], len(view.table))
     rarity = view.held.rarities
-    total = sum(rarity[term] for term in of_lead) or 1.0
+    total = sum(rarity[term] for term in held[lead]) or 1.0
     # Of a few segments some are farther apart than chance: that says nothing against them.
     nearness = standardize(_compare_with(view, lead), view.vectors.present)[others]
     found: list[float] = []
-    for near, held in zip(nearness.clip(0.0, _NEAREST).tolist(), of_others, strict=True):
-        shared = sum(rarity[term] for term in of_lead if term in held)
+    for near, number in zip(nearness.clip(0.0, _NEAREST).tolist(), others, strict=True):
+        shared = sum(rarity[term] for term in held[lead] if term in held[number])
         found.append(_SAME_WORDS * shared / total + _SAME_MEANING * near)
     return found
 
@@ -569,12 +585,12 @@ def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
     Returns:
         The numbers of the statements that may replace the leading one.
     """
-    is_worth_it = view.is_about_asker or _is_clear(view, ranking.evidence)
+    is_worth_it = view.is_about_asker or ranking.clarity >= 1
     if not (view.table.is_two_sided and is_worth_it):
         return frozenset()
     stated = view.stated & view.vectors.present
     count = int(np.count_nonzero(stated))
-    if count <= FEW:
+    if count <= _FEW:
         return frozenset()
     relevance, similarity = ranking.relevance, ranking.view.similarity
     lead = int(np.where(stated, relevance, -np.inf).argmax())
@@ -583,7 +599,8 @@ def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
     scale = max(math.log(count) / math.log(_USUAL_COUNT), 1.0) ** 2
     times = view.table.get_column("time")
     later = stated & (times > times[lead]) & (score >= _MAY_REPLACE * scale)
-    found = _leave_out_other_numbers(view, lead, later.nonzero()[0].tolist())
+    held = view.held.find_shared([lead, *later.nonzero()[0].tolist()], len(view.table))
+    found = _leave_out_other_numbers(held, lead)
     leading = sorted(found, key=lambda number: -score[number])[:_MOST_LEADING]
     worth = np.sort(relevance[stated])[-_AMONG_THE_BEST:][0]
     relevance[leading] = np.maximum(relevance[leading], worth)

@@ -82,14 +82,14 @@ class Postings(NamedTuple):
         """Return for each document, of so many, the sum of what its postings are worth."""
         return np.bincount(self.documents, worth, total).astype(np.float64, copy=False)
 
-    def find_shared(self, numbers: Iterable[int], total: int) -> list[list[str]]:
-        """Return which terms each of some documents holds, in order; there are so many in all."""
+    def find_shared(self, numbers: Iterable[int], total: int) -> dict[int, list[str]]:
+        """Return which terms each of some documents holds; there are so many in all."""
         found: dict[int, list[str]] = {number: [] for number in numbers}
         near = self.select(list(found), total)
         terms = chain.from_iterable(map(repeat, near.rarities, near.sizes.tolist()))
         for number, term in zip(near.documents.tolist(), terms, strict=True):
             found[number].append(term)
-        return list(found.values())
+        return found
 
 
 class LexicalIndex:
@@ -212,8 +212,8 @@ class LexicalIndex:
         average = max(self._total_length / max(self._present, 1), 1.0)
         damping = self.keep(b, lambda: _K1 * (1 - b + b * self._lengths.view / average))
         having = found.sizes - found.select(gone.nonzero()[0], len(self)).sizes
-        rarities = [_weigh_rarity(present, one) for one in having.tolist()]
-        worth = np.repeat(rarities, found.sizes) * found.counts * (_K1 + 1)
+        rarities = [(_K1 + 1) * _weigh_rarity(present, one) for one in having.tolist()]
+        worth = np.repeat(rarities, found.sizes) * found.counts
         worth /= found.counts + damping.take(found.documents)
         scores = found.sum_up(worth, len(self))
         scores[self._removed.view] = 0.0
