@@ -290,7 +290,8 @@ class ConversationHistory(BaseChatMessageHistory):
 
         The reply keeps its id, position and metadata, and is marked `interrupted`, as an attribute
         and in the message's `response_metadata`. Later messages stay. A summary that covers it is
-        removed. The log keeps the whole reply.
+        removed. The log keeps the whole reply. If the user repeats the question, that is a new
+        message, whereas the next reply would replace one whose stream broke off.
 
         Args:
             heard_until: The number of characters of the stored text that were heard, or the words,
@@ -670,8 +671,8 @@ def cut_reply(
     entries = log.entries(key)
     reply = edits.find_reply(entries, message_id)
     last = [reply, *log.append(key, edits.plan_cut(entries, reply, heard))][-1]
-    if {edits.INTERRUPTED, edits.HEARD} & {*last.metadata.attributes} == {edits.INTERRUPTED}:
-        last = log.annotate(key, last.id, attributes=[edits.HEARD])  # all that was written of it
+    if {edits.INTERRUPTED, edits.KEPT} & {*last.metadata.attributes} == {edits.INTERRUPTED}:
+        last = log.annotate(key, last.id, attributes=[edits.KEPT])  # all that was written of it
     return last if last.control is None else None
 
 

@@ -118,7 +118,7 @@ class Metadata:
     """Data about an entry in addition to its message.
 
     Attributes:
-        attributes: Marks in order of arrival, repeats allowed (`merged`, `interrupted`, `heard`).
+        attributes: Marks in order of arrival, repeats allowed (`merged`, `interrupted`, `kept`).
         timing: Milliseconds since the epoch by name: one of `TIMINGS`, or an
             application's own, which begins with `x_` or `app.`.
         summary_ids: For a summary, the previous summary's id, then the covered ids in order.

@@ -432,7 +432,7 @@ class Conversation(Runnable[Any, AIMessage]):
             message_id: The reply's id; None means the latest reply.
 
         Returns:
-            A copy of the rest with the same id and metadata, marked by
+            A copy of what was heard, with the same id and metadata, marked by
             `response_metadata["interrupted"]`; the unchanged reply if all of it was heard; None if
             nothing was heard, in which case the reply is removed from the history.
 

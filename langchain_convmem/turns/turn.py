@@ -48,7 +48,7 @@ from langchain_convmem.views.codec import (
     make_draft,
 )
 from langchain_convmem.views.content import is_paused
-from langchain_convmem.views.edits import HEARD, INTERRUPTED, plan_replace
+from langchain_convmem.views.edits import INTERRUPTED, KEPT, plan_replace
 from langchain_convmem.views.live import find_live_entries, merge_entries
 from langchain_convmem.views.messages import (
     is_continued_by,
@@ -281,7 +281,7 @@ class Turn:
             messages = [one.model_copy(update={"id": None}) for one in messages]
         with self._mark_calls():
             try:
-                stored = self._write(messages)
+                stored = self._write(messages, is_kept=status == "done")
             except LogError as error:
                 error.text = messages[-1].text  # the caller gets the reply at least this way
                 raise
@@ -295,7 +295,7 @@ class Turn:
                 self._reply = messages
                 self.memory.note_turn(self.key)
 
-    def _write(self, messages: Sequence[BaseMessage]) -> Sequence[Entry]:
+    def _write(self, messages: Sequence[BaseMessage], *, is_kept: bool) -> Sequence[Entry]:
         """Append a reply, and return what was appended.
 
         The thread is read and the reply appended in one transaction, if the log has any; the write
@@ -310,8 +310,9 @@ class Turn:
             if self.record_recall and self.options.recall:
                 aux |= context.note_recalled(self.memory.count_text)
             is_cut = messages[-1].response_metadata.get(INTERRUPTED)
+            marks = (INTERRUPTED, KEPT) if is_kept else (INTERRUPTED,)
             metadata = Metadata(
-                attributes=(INTERRUPTED,) if is_cut else (),
+                attributes=marks if is_cut else (),
                 timing=measure_times(self.started_ms, self.first_token_ms),
                 aux=aux,
             )
@@ -457,8 +458,8 @@ def join(
         stored_form: What the thread stores of a message.
     """
     live = [entry for entry in find_live_entries(entries) if entry.role in SPOKEN]
-    while live and {INTERRUPTED, HEARD} & {*live[-1].metadata.attributes} == {INTERRUPTED}:
-        live.pop()  # nobody heard it: the next reply to the question takes its place
+    while live and {INTERRUPTED, KEPT} & {*live[-1].metadata.attributes} == {INTERRUPTED}:
+        live.pop()  # the next reply to the question takes the place of this one
     last, is_asked = said[-1], get_role(said[-1]) == "user"
     if any(entry.role == "summary" and entry.id == last.id for entry in entries):
         raise InvalidMessageError(f"{last.id!r} is a summary; history.turns has what was asked")

@@ -44,9 +44,9 @@ from langchain_convmem.views.summaries import (
     translate_record,
 )
 
-INTERRUPTED, HEARD = "interrupted", "heard"
-"""Marks of a reply that was cut off, and of one that was cut to what was heard: among the
-attributes of its entry; the first also in the message's `response_metadata`."""
+INTERRUPTED, KEPT = "interrupted", "kept"
+"""Marks of a reply that was cut off, and of one that the application keeps so, such as what was
+heard of it: attributes of its entry; the first also in the message's `response_metadata`."""
 Heard = int | str
 """How much of a reply was heard: characters of its text, or the words themselves."""
 _SAID = frozenset({"user", "assistant", "tool"})
@@ -228,8 +228,8 @@ def plan_cut(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft
     if cut is None:
         return _retract_with_summaries(live, {reply.id}, "cancelled")
     known = _keep_metadata(reply)
-    marks = [mark for mark in known.attributes if mark not in (INTERRUPTED, HEARD)]
-    metadata = replace(known, attributes=(*marks, INTERRUPTED, HEARD))
+    marks = [mark for mark in known.attributes if mark not in (INTERRUPTED, KEPT)]
+    metadata = replace(known, attributes=(*marks, INTERRUPTED, KEPT))
     drafts = _retract_with_summaries(live, {reply.id}, "rewind", kept={reply.id})
     return [*drafts, make_draft(cut, turn_id=reply.turn_id, metadata=metadata)]
 

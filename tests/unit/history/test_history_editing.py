@@ -132,18 +132,16 @@ def test_a_reply_is_cut_to_what_was_heard_and_the_log_keeps_it_whole(asked):
     created = asked.turns[-1].metadata.timing["creation"]
     turn = asked.cut_reply("from platform 9")
     assert turn.contents == ("From platform 9",)
-    assert turn.metadata.attributes == ("interrupted", "heard")
+    assert turn.metadata.attributes == ("interrupted", "kept")
     assert turn.metadata.timing == {"creation": created, "playStart": 7}
     assert turn.metadata.aux == {"voice": "Alto"}
     [_, reply] = asked.messages
     assert (reply.id, reply.text, reply.usage_metadata) == ("r1", "From platform 9", USAGE)
     assert reply.response_metadata == {**TOLD, "interrupted": True}
     assert asked.entries[1].contents == ("From platform 9, at noon.",)
-    assert asked.to_maps(exclude_last=False)[-1]["metadata"]["attribute"] == [
-        "interrupted",
-        "heard",
-    ]
-    assert asked.cut_reply("From").metadata.attributes == ("interrupted", "heard")
+    exported = asked.to_maps(exclude_last=False)[-1]["metadata"]
+    assert exported["attribute"] == ["interrupted", "kept"]
+    assert asked.cut_reply("From").metadata.attributes == ("interrupted", "kept")
     with pytest.raises(ConfigError, match="no reply"):
         ConversationHistory(InMemoryLog(), "t").cut_reply("From")
 

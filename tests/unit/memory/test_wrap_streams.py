@@ -131,6 +131,16 @@ def test_of_values_that_are_cut_the_answer_alone_is_stored(memory, inner, chunks
     assert talk(memory)[1:] == stored
 
 
+def test_a_partial_reply_that_was_heard_is_not_replaced(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["One two", "Three."]), recall=False)
+    stream = chain.stream("Hello?", at())
+    next(stream)
+    stream.close()
+    memory.history("t", user_id="ana").cut_reply("One")
+    chain.invoke("Hello?", at())
+    assert texts(memory) == ["Hello?", "One ", "Hello?", "Three."]
+
+
 async def test_calls_in_tasks_and_threads_share_one_line(memory):
     model = ScriptedChatModel(replies=[lambda given: f"re: {given[-1].text}"])
     chain = memory.wrap(model, recall=False)

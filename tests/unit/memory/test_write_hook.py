@@ -86,7 +86,7 @@ def cut_reply(memory, _):
     history = _history(memory)
     history.add_messages([HumanMessage("Which?"), AIMessage(f"It is {SECRET}. And more.")])
     asyncio.run(history.acut_reply(f"It is {SECRET}. And"))
-    assert history.cut_reply(f"It is {SECRET}.").metadata.attributes == ("interrupted", "heard")
+    assert history.cut_reply(f"It is {SECRET}.").metadata.attributes == ("interrupted", "kept")
 
 
 def pin(memory, _):
