@@ -44,7 +44,7 @@ _LOOSE = 2.5
 # shares of clear evidence, so many at most just above it, and ever fewer up to the second one.
 _FADING, _GONE = 0.8, 1.5
 _MOST_LOOSE = 13
-# Below the first of these shares, a question about nobody gets so many of those that stand out, and
+# Below the first of these shares, a question about nobody gets the best of those that stand out, and
 # so many of the user's statements.
 _A_FEW = 2
 # Where something answers clearly, what is worth less than this share of the best one is left out.
@@ -139,7 +139,7 @@ def _select_standing_out(ranking: Ranking) -> Mask:
     near: Mask = (ranking.evidence >= _STANDING_OUT * ranking.scale) & substance
     if ranking.clarity < _FADING:
         stated = ranking.sort(ranking.view.stated & substance, _A_FEW)
-        best = [*ranking.sort(near, _A_FEW), *stated]
+        best = [*ranking.sort(near, 1), *stated]
         near = np.zeros_like(near)
         near[best] = True
     return near
