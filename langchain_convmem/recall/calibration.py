@@ -44,8 +44,8 @@ _LOOSE = 2.5
 # shares of clear evidence, so many at most just above it, and ever fewer up to the second one.
 _FADING, _GONE = 0.8, 1.5
 _MOST_LOOSE = 13
-# Below the first of these shares, a question about nobody gets the best of those that stand out, and
-# so many of the user's statements.
+# Below the first of these shares, a question about nobody gets the best of those that stand out,
+# and so many of the user's statements.
 _A_FEW = 2
 # Where something answers clearly, what is worth less than this share of the best one is left out.
 _HALF = 0.5
