@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
 from typing import Any, Final, TypeAlias
 from uuid import NAMESPACE_OID, uuid5
 
@@ -355,11 +355,13 @@ class StateSync:
             until = diff.count_settled(spoken) if is_kept else 0
         forgotten = self._find_forgotten(spoken[:until], diff, note)
         back = _list_later(diff, spoken[-1]) if diff.is_changed(spoken[-1]) else []
+        forgotten |= {one.message_id for one in diff.live if one.id in back} - {spoken[-1].id}
         left = _list_left(diff, removed, ids)
         asked = str(spoken[_find_question(spoken)].id)
         if all(one.id in diff.dead for one in diff.versions.get(asked, ())):
             diff.versions.pop(asked, None)  # what was taken back and is said again counts again
         diff.compare(spoken, forgotten, None)
+        back += gone.difference(diff.dead)  # it may stay in the state of a graph around this one
         controls = [*context.retract(left, "rewind"), *context.retract(back, "replaced")]
         stored = self._append([*controls, *diff.news])
         # Without a note, nothing tells what was forgotten from what was never to be stored.
@@ -450,23 +452,26 @@ class StateSync:
     ) -> int:
         """Return how many messages stay, if a run brings no new question.
 
-        Then the answer to the last one goes; if the run brings an edit of an earlier question, all
-        that followed that one does. A graph may come by here twice in a run, so the note tells
-        whether another run has begun.
+        Then the answer to the last one goes; if the run brings an edit of a question, all that
+        followed that one does. A graph may come by here twice in a run, so the note tells whether
+        another run has begun; in a graph within a node, only an edit does.
 
         Raises:
             InvalidMessageError: If the run brings an answer of its own after one that is stored.
         """
         users = [number for number, one in enumerate(held) if get_role(one) == "user"]
-        is_own = note is None or _name_graph(self.context.task) or note["run"] == self.context.run
-        if is_own or not users or not is_answer(held[-1]):
+        is_inner = bool(_name_graph(self.context.task))
+        if note is None or not users or (note["run"] == self.context.run and not is_inner):
             return len(held)
-        changed = [number for number in users if diff.is_changed(held[number])]
-        # An earlier state holds more that differs: what was edited since it was made.
-        changed = [one for one in changed if diff.is_changed(held[one], ever=True)] or changed
+        is_known = held[users[-1]].id in diff.versions
+        # An earlier state differs by what was edited since it was made, too.
+        ever = self.context.since is not None
+        changed = [n for n in users if is_known and diff.is_changed(held[n], ever=ever)]
+        if not changed and (is_inner or not is_answer(held[-1])):
+            return len(held)
         asked = (changed or users)[-1]
         answers = [one.id for one in held[asked + 1 :] if is_answer(one)]
-        if answers[-1] not in diff.versions and any(one in diff.versions for one in answers):
+        if any(one in diff.versions for one in answers) and answers[-1] not in diff.versions:
             raise InvalidMessageError(NOTHING_ASKED)
         return asked + 1
 
@@ -491,9 +496,11 @@ class StateSync:
         turns = {one.turn_id for name in ids[-1:] for one in diff.versions.get(name, ())}
         then = {one.id for one in diff.entries if one.position <= last or one.message_id in ids}
         lifted, dead = list[str](), set[str]()
+        own = {one.id for one in diff.entries if _is_of_a_state(one) and one.message_id not in ids}
         for one in reversed(diff.entries):
             retracts = one.control.retracts if one.control and one.id not in dead else ()
-            if one.position > last and _is_of_a_state(one) and not then.isdisjoint(retracts):
+            cause = (one.control and one.control.replacement) or one.id
+            if one.position > last and cause in own and not then.isdisjoint(retracts):
                 lifted.append(one.id)
             else:
                 dead.update(retracts)
@@ -670,9 +677,8 @@ def find_exchange(messages: Sequence[BaseMessage]) -> int:
     Several messages of the user in a row are one beginning.
     """
     start = _find_question(messages)
-    while start and get_role(messages[start - 1]) == "user":
-        start -= 1
-    return start
+    joined = takewhile(lambda one: get_role(one) == "user", reversed(messages[:start]))
+    return start - len([*joined])
 
 
 def _find_question(messages: Sequence[BaseMessage]) -> int:
@@ -739,7 +745,6 @@ def _list_left(diff: StateDiff, removed: Collection[str], ids: Collection[str]) 
 
 def _list_later(diff: StateDiff, message: BaseMessage) -> list[str]:
     """Return the ids of what was said after a message, and of summaries that cover any of it."""
-    said = [entry for entry in diff.live if entry.role != "summary"]
-    number = next((n for n, entry in enumerate(said) if entry.message_id == message.id), len(said))
-    told = [entry.id for entry in said[number:]]
+    said = (entry for entry in diff.live if entry.role != "summary")
+    told = [one.id for one in dropwhile(lambda one: one.message_id != message.id, said)]
     return [*told[1:], *find_summaries_over(diff.live, told)]

@@ -603,8 +603,8 @@ def continue_turn(
 
 def _is_last_word(entry: Entry) -> bool:
     """Return whether an entry ends a turn: a reply without calls that is not paused."""
-    is_open = bool(find_calls(entry.message)) or is_paused(entry.message)
-    return entry.role == "assistant" and not is_open
+    said = entry.message
+    return entry.role == "assistant" and not find_calls(said) and not is_paused(said)
 
 
 def name_result(result: ToolMessage, key: ThreadKey, turn_id: str, caller: str) -> ToolMessage:
@@ -720,10 +720,8 @@ def mark_interrupted(message: BaseMessage) -> BaseMessage:
 def _find_messages(output: object) -> list[BaseMessage] | None:
     if isinstance(output, dict) and "messages" in output:
         output = output["messages"]
-    if isinstance(output, str):
-        return [AIMessage(output)]
-    if isinstance(output, BaseMessage):
-        return [output]
+    if isinstance(output, str | BaseMessage):
+        return [AIMessage(output) if isinstance(output, str) else output]
     if isinstance(output, list) and all(isinstance(item, BaseMessage) for item in output):
         return [message for message in output if not isinstance(message, RemoveMessage)]
     return None

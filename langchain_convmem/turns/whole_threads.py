@@ -176,10 +176,9 @@ def compute_stats(entries: Sequence[Entry]) -> ThreadStats:
         for entry in entries
         if isinstance(entry.message, AIMessage) and (usage := entry.message.usage_metadata)
     }
-    own: Counter[str] = Counter()
-    for entry in entries:
-        found = entry.metadata.aux.get(OWN_TOKENS)  # an application may put anything there
-        own.update(found if isinstance(found, dict) else {})
+    # An application may put anything there.
+    notes = (entry.metadata.aux.get(OWN_TOKENS) for entry in entries)
+    own = sum((Counter(one) for one in notes if isinstance(one, dict)), Counter[str]())
     return ThreadStats(
         entries=len(entries),
         messages=dict(Counter(entry.role for entry in shown)),

@@ -1,3 +1,4 @@
+from itertools import takewhile
 from random import Random
 
 import pytest
@@ -6,7 +7,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from scripted_chat import ScriptedChatModel, at, entries
+from scripted_chat import ProviderError, ScriptedChatModel, at, entries
 from summaries import bare
 
 from langchain_convmem import ConversationMemory, ConversationMemoryMiddleware
@@ -298,7 +299,7 @@ def test_what_was_undone_stays_undone_though_the_state_has_it(memory, graph):
 
 
 @pytest.mark.parametrize("keep_state", ["all", "turn"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_run_from_any_checkpoint_goes_on_from_what_was_said_there(
     memory, saver, seed, keep_state
 ):
@@ -309,8 +310,12 @@ def test_a_run_from_any_checkpoint_goes_on_from_what_was_said_there(
     for number in range(9):
         config, path = rng.choice(ends) if ends else (at(), [])
         is_anew = bool(path) and rng.random() < 0.4
-        path = path[:-1] if is_anew else [*path, f"q{number}"]
-        graph.invoke({"messages": []} if is_anew else says(path[-1]), config)
+        edited = rng.choice([*path[::2], f"q{number}"])
+        kept = [*takewhile(lambda text, edited=edited: text != edited, path)]
+        name = edited.split(".")[0]
+        path = path[:-1] if is_anew else [*kept, f"{name}.{number}"]
+        given = {"messages": []} if is_anew else says(path[-1], name)
+        graph.invoke(given, config)
         path = [*path, f"a{number}"]
         assert shown(memory) == path
         assert [one.text for one in model.seen[-1]] == path[:-1]
@@ -327,17 +332,31 @@ def test_a_state_without_a_note_keeps_what_is_not_stored(memory, saver):
     assert shown(memory)[::2] == ["one", "three", "four"]
 
 
+@pytest.mark.parametrize("is_open", [False, True])
 @pytest.mark.parametrize("name", ["q1", "q2"])
 def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(
-    app, memory, numbered, name
+    app, memory, numbered, name, is_open
 ):
     for number in ("q1", "q2"):
         app.invoke({"messages": [HumanMessage(f"Where is {number}?", id=number)]}, at())
+    if is_open:
+        app.invoke(says("Where is q3?", "q3"), at(), interrupt_before=["model"])
     state = app.invoke({"messages": [HumanMessage("Where is Rex?", id=name)]}, at())
     kept = [] if name == "q1" else ["Where is q1?", "Reply 1."]
     assert [one.text for one in numbered.seen[-1]] == [*kept, "Where is Rex?"]
     assert shown(memory) == [*kept, "Where is Rex?", "Reply 3."]
     assert [one.text for one in state["messages"]] == [*kept, "Where is Rex?", "Reply 3."]
+
+
+def test_a_repeated_question_is_one_turn_though_the_graph_around_keeps_both(memory, saver):
+    model = ScriptedChatModel(replies=[ProviderError("down"), "There.", "Then."])
+    graph = create_memory_graph(memory, model, recall=False)
+    outer = StateGraph(MessagesState).add_node("chat", graph).add_edge(START, "chat")
+    app = outer.compile(checkpointer=saver)
+    with pytest.raises(ProviderError):
+        chat(app, "Where?")
+    chat(app, "Where?", "When?")
+    assert shown(memory) == ["Where?", "There.", "When?", "Then."]
 
 
 def test_what_other_branches_edited_is_no_edit_of_an_earlier_state(app, memory, numbered):
