@@ -134,8 +134,9 @@ SECTIONS = {
             "The last question, sent again with its id, gets a new answer, even if summarised"
         ),
         "asked later": Promise(
-            "An earlier question, sent again with its id, gets a new answer; later turns "
-            "stay in the thread, but the model does not see them for this answer",
+            "An earlier question, sent again with its id, gets a new answer; the model does not "
+            "see later turns, which stay. If a checkpointer keeps all messages, the last question "
+            "is answered instead",
         ),
         "edited": Promise(
             "An edited question with its old id replaces the old one; the old answer and "
