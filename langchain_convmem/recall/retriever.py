@@ -14,7 +14,7 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from langchain_core.retrievers import BaseRetriever
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, SkipValidation
 
 from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError
@@ -72,10 +72,10 @@ class DialogLineRetriever(BaseRetriever):
     Names are `speaker`, `role`, `session`, `thread_id`, `user_id`, `trust` and the keys of a
     message's `additional_kwargs`.
     """
-    since: datetime | int | None = None
+    since: SkipValidation[datetime | int | None] = None
     """Only lines from this time on: a datetime with a time zone, or milliseconds since the
     epoch."""
-    until: datetime | int | None = None
+    until: SkipValidation[datetime | int | None] = None
     """Only lines before this time."""
 
     def _get_relevant_documents(

@@ -232,21 +232,23 @@ def find_closing_points(said: Sequence[Entry]) -> list[int]:
     return [place + 1 for place in replies if reach[place] <= place]
 
 
-def make_cover(entries: Iterable[Entry], covered: Sequence[Entry]) -> Cover:
+def make_cover(entries: Sequence[Entry], covered: Sequence[Entry]) -> Cover:
     """Return ranges of positions that hold the covered entries and no other spoken entry.
 
-    Entries that are retracted at present break a range, since they may come back.
+    Entries that are retracted at present break a range, since they may come back. So do those that
+    other summaries cover, which need not be among the entries.
 
     Args:
         entries: The thread's entries.
         covered: Those to cover, in display order.
     """
     wanted = {entry.id for entry in covered}
+    places = {first: False for one in entries if one.cover for first, _ in one.cover.ranges}
     spoken = (entry for entry in entries if entry.role not in ("summary", "control"))
-    ordered = sorted(spoken, key=lambda entry: entry.position)
-    groups = groupby(ordered, key=lambda entry: entry.id in wanted)
+    places.update({entry.position: entry.id in wanted for entry in spoken})
+    groups = groupby(sorted(places), key=places.__getitem__)
     runs = [list(group) for is_covered, group in groups if is_covered]
-    ranges = tuple((run[0].position, run[-1].position) for run in runs)
+    ranges = tuple((run[0], run[-1]) for run in runs)
     ids = "\n".join(entry.id for entry in covered)
     return Cover(ranges, hashlib.blake2b(ids.encode(), digest_size=16).hexdigest())
 

@@ -219,6 +219,17 @@ def shown(history):
     return [bare(message.text) for message in history.messages]
 
 
+def test_what_is_summarised_anew_takes_no_other_summary_out_of_view():
+    memory = ConversationMemory(InMemoryLog(), summarizer=ScriptedSummarizer())
+    history = memory.history("t1", user_id="ana")
+    for numbers in [(1, 2), (3, 4)]:
+        exchange(history, *numbers)
+        memory.summarize("t1", user_id="ana", force=True)
+    history.replace("q1", "question 5", keep_later=True)
+    memory.summarize("t1", user_id="ana", force=True)
+    assert all(f"question {number}" in shown(history)[0] for number in (2, 3, 4, 5))
+
+
 @pytest.fixture
 def told(history):
     exchange(history, 1, 2)

@@ -72,6 +72,7 @@ def test_the_scope_is_a_user_a_thread_of_theirs_or_a_lone_thread(recall, scope, 
         ({"user_ids": ["ana"], "thread_id": "t1"}, "user_ids"),
         ({"user_id": "ana", "filter": {"topic": object()}}, "topic"),
         ({"user_id": "ana", "since": datetime(2023, 1, 1)}, "since"),  # noqa: DTZ001
+        ({"user_id": "ana", "since": "2026"}, "since"),
     ],
 )
 def test_a_scope_that_makes_no_sense_is_refused_by_name(recall, fields, named):
