@@ -28,7 +28,8 @@ Fill in the form for me: spouse's occupation. | Recommend me a thriller for the 
 which city do we live in | Wo wohne ich? | Buche mir einen Tisch | Où est-ce que j'habite ?
 ¿Dónde vivo? | dove abito? | onde eu moro? | waar woon ik? | где я живу? | أين أسكن؟
 ¿Adónde viajamos en enero? | ¿Dónde aparqué el coche? | cosa mangiamo il venerdì?
-onde estacionamos o carro? | o que encomendei ontem?
+onde estacionamos o carro? | o que encomendei ontem? | ¿Cuándo vuelo? | quando torno da Parigi?
+onde guardo as chaves? | a che ora finisco?
 我住在哪里？ | 私の犬の名前は？ | 내 강아지 이름이 뭐야? | Which pets did I name (I forgot)?
 """)
 FIRST_PERSON_OF_THE_REQUEST = cases("""
@@ -38,6 +39,7 @@ let me know the capital of Peru | What's an oxymoron? I always mix it up with a 
 How do I reverse a linked list in Java? | How do you say "my mother means well" in Dutch
 how much is a normal tip in the US | What started World War I? | Erkläre mir Rekursion
 ¿Cuántos gramos tiene un kilo? | ¿Cómo se hace el té, y el café? | perché serve il richiamo?
+¿Dónde hubo terremotos? | quando nascono i gattini? | quando isso aconteceu?
 Explique-moi la photosynthèse | Explícame la fotosíntesis | spiegami la fotosintesi
 объясни мне рекурсию | 告诉我什么是递归
 What's wrong with: for i in range(3) print(i) | Debug: if (i == 10) { i++; } | Fix my SQL: SELECT 1
