@@ -168,11 +168,9 @@ def is_answered(ranking: Ranking, shown: Mapping[int, Collection[str]]) -> bool:
         ranking: What was asked.
         shown: The terms of the question that each of the segments holds.
     """
-    if not shown:
-        return False
     numbers = list(shown)
     evidence = ranking.evidence[numbers]
-    best = float(evidence.max())
+    best = float(evidence.max(initial=-np.inf))
     silent = _find_silent(ranking.view.lexical)[numbers]
     near = (evidence >= best - (1 - _NEAR_BEST) * abs(best)) & ~silent
     shares = zip(near.tolist(), _compute_asked_shares(ranking, shown), strict=True)

@@ -84,6 +84,9 @@ _MOST_EVIDENCE = 0.7
 _SAME_WORDS = 0.5
 _SAME_MEANING = 1 / 6
 _NEAREST = 8.0
+# Of at least twice as many segments, about so many tell what is near by chance; so many that stand
+# next to each other are read in half the time.
+_SAMPLE, _RUN = 2_000, 8
 # A later statement may replace the leading one from this sum of standard deviations on, of its
 # nearness to that and of a share of its nearness to the question, and leads from the next on, so
 # many at most: the best of the usual number by chance comes nearly as far, of more further.
@@ -187,7 +190,7 @@ def rank(
     terms = extract_query_terms(query.search_text, lexical)
     held = lexical.find(terms)
     none = np.zeros(len(table), dtype=np.bool_)
-    all_count = View(query, table, vectors, lexical, terms, held, allowed, none, similarity, {})
+    all_count = View(query, table, vectors, lexical, terms, held, allowed, none, similarity)
     if query.settings.cosine_only:
         meaning, nothing = standardize(similarity, allowed & vectors.present), similarity * 0
         evidence = np.where(allowed, meaning, np.float32(-np.inf))
@@ -199,16 +202,12 @@ def rank(
         view = all_count
         ranking = _score(view)
     best = ranking.sort(allowed, _LEADERS).tolist()
-    beside: list[int] = []
+    answer, wanted = _find_answer(view, ranking), _find_instructions(view, ranking)
     worth = (ranking.relevance * view.counted).max(initial=0.0)
-    for numbers, share in (
-        (_find_answer(view, ranking), _ANSWER_SHARE),
-        (_find_instructions(view, ranking), _INSTRUCTION_SHARE),
-    ):
+    for numbers, share in ((answer, _ANSWER_SHARE), (wanted, _INSTRUCTION_SHARE)):
         ranking.relevance[numbers] = np.maximum(ranking.relevance[numbers], share * worth)
-        beside += numbers
     ranking.older = _lead_with_latest(view, ranking, best)
-    ranking.beside = _raise_successors(view, ranking).union(beside)
+    ranking.beside = _raise_successors(view, ranking).union(answer, wanted)
     return ranking
 
 
@@ -226,7 +225,6 @@ class View:
         allowed: Which of the segments may come back.
         muted: Which say nothing themselves.
         similarity: The cosine of each.
-        compared: The cosines of all with some of them, by number, as far as they were needed.
     """
 
     query: RecallQuery
@@ -238,7 +236,6 @@ class View:
     allowed: Mask
     muted: Mask
     similarity: Scores
-    compared: dict[int, Scores]
 
     @cached_property
     def counted(self) -> Mask:
@@ -274,10 +271,12 @@ def _score(view: View) -> Ranking:
     query, table, lexical = view.query, view.table, view.lexical
     meaning = standardize(view.similarity, view.counted & view.vectors.present)
     found = lexical.compute_scores(view.held, b=_LENGTH_SHARE, ignored=view.muted)
-    words = _standardize_words(view, found)
+    least = _LEAST_DEVIATION * lexical.rarest
+    words = standardize(found, view.counted, least_deviation=least)
     kinds = np.zeros_like(meaning)
     if named := find_kinds(query.search_text):
-        kinds = _standardize_words(view, lexical.compute_kind_scores(named, view.muted))
+        found = lexical.compute_kind_scores(named, view.muted)
+        kinds = standardize(found, view.counted, least_deviation=least)
     own = meaning + words + kinds
     around = _sum_around(own, table, lexical)
     said_by = _compute_speaker_bonus(query, table)
@@ -300,11 +299,6 @@ def _score(view: View) -> Ranking:
         ranking.relevance = score - words * (1 - _VAGUE_WORDS) + bonus
     ranking.relevance -= _MUTED * view.muted
     return ranking
-
-
-def _standardize_words(view: View, scores: NDArray[np.float64]) -> Scores:
-    """Return scores of all segments as deviations of those that count."""
-    return standardize(scores, view.counted, least_deviation=_LEAST_DEVIATION * view.lexical.rarest)
 
 
 def standardize(
@@ -376,12 +370,11 @@ def _compute_speaker_bonus(query: RecallQuery, table: SegmentTable) -> Scores:
     # Where the question names nobody, whom what was said before names.
     parts = read_parts(query.text, query.before)
     named = next(filter(None, (find_named_speakers(part, speakers) for part in parts)), ())
+    bonus = np.zeros(len(table), dtype=np.float32)
     # A question that names every speaker prefers none.
-    if not 0 < len(named) < len(speakers):
-        return np.zeros(len(table), dtype=np.float32)
-    bonus = np.zeros(len(speakers), dtype=np.float32)
-    bonus[list(named)] = _SPEAKER
-    return bonus[table.get_column("speaker")]
+    for number in named if len(named) < len(speakers) else ():
+        bonus[table.get_column("speaker") == number] = _SPEAKER
+    return bonus
 
 
 def _compute_person_bonus(view: View) -> Scores:
@@ -558,20 +551,26 @@ def _measure_sameness(
     """Return how much words and meaning say that statements are about the same as the first one."""
     rarity = view.held.rarities
     total = sum(rarity[term] for term in held[lead]) or 1.0
-    # Of a few segments some are farther apart than chance: that says nothing against them.
-    nearness = standardize(_compare_with(view, lead), view.vectors.present)[others]
     found: list[float] = []
-    for near, number in zip(nearness.clip(0.0, _NEAREST).tolist(), others, strict=True):
+    for near, number in zip(_measure_nearness(view, lead, others), others, strict=True):
         shared = sum(rarity[term] for term in held[lead] if term in held[number])
         found.append(_SAME_WORDS * shared / total + _SAME_MEANING * near)
     return found
 
 
-def _compare_with(view: View, lead: int) -> Scores:
-    """Return the cosine of every segment with one of them; zeros where that has no vector."""
-    if lead not in view.compared:
-        view.compared[lead] = view.vectors.similarities(view.vectors.get_row(lead))
-    return view.compared[lead]
+def _measure_nearness(view: View, lead: int, others: Sequence[int]) -> list[float]:
+    """Return by how many standard deviations segments are nearer to the first one than chance."""
+    count = len(view.table)
+    runs = np.zeros((count // _RUN + 1, _RUN), dtype=np.bool_)
+    runs[:: max(count // _SAMPLE, 1)] = True
+    known = runs.ravel()[:count]
+    known[others] = True
+    known &= view.vectors.present
+    cosines = np.zeros(count, dtype=np.float32)
+    cosines[known] = view.vectors.similarities(view.vectors.get_row(lead), known)
+    # Of a few segments some are farther apart than chance: that says nothing against them.
+    nearness: list[float] = standardize(cosines, known)[others].clip(0.0, _NEAREST).tolist()
+    return nearness
 
 
 def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
@@ -594,7 +593,7 @@ def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
         return frozenset()
     relevance, similarity = ranking.relevance, ranking.view.similarity
     lead = int(np.where(stated, relevance, -np.inf).argmax())
-    nearness = _compare_with(view, lead)
+    nearness = view.vectors.similarities(view.vectors.get_row(lead))
     score = standardize(nearness, stated) + _ASKED_SHARE * standardize(similarity, stated)
     scale = max(math.log(count) / math.log(_USUAL_COUNT), 1.0) ** 2
     times = view.table.get_column("time")
