@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from langchain_convmem.recall.options import (
 from langchain_convmem.recall.segments import SegmentTable, SegmentVectors, fold
 from langchain_convmem.words.analysis import extract_query_terms, find_kinds, select_telling_words
 from langchain_convmem.words.bm25 import LexicalIndex, Postings
+from langchain_convmem.words.dates import Span
+from langchain_convmem.words.speech import Persons
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,8 +147,8 @@ class Ranking:
 
     @cached_property
     def scale(self) -> float:
-        """How much stands out by chance among so many."""
-        return scale_evidence(len(self))
+        """How much stands out by chance: the best of many does, as that of a few never can."""
+        return math.log1p(len(self)) / math.log1p(_MANY)
 
     @cached_property
     def clarity(self) -> float:
@@ -258,10 +260,20 @@ class View:
         return self.counted & self.by_user & ~self.lexical.select_marked("asks")
 
     @cached_property
+    def meant(self) -> Persons:
+        """Who the question is about."""
+        return read_person(self.query.text, self.query.before)
+
+    @property
     def is_about_asker(self) -> bool:
         """Whether the question may be about the person who asks."""
-        meant = read_person(self.query.text, self.query.before)
-        return meant.asker or meant.subject_open
+        return self.meant.asker or self.meant.subject_open
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """The stretches of time that the question names."""
+        text, before, now_ms = self.query.text, self.query.before, self.query.now_ms
+        return [] if now_ms is None else find_spans(text, before, now_ms)
 
 
 # -- scoring --------------------------------------------------------------------------------------
@@ -283,10 +295,9 @@ def _score(view: View) -> Ranking:
     score = own + around + said_by
     if table.is_two_sided:
         score -= _ASKED * (lexical.select_marked("asks") & view.by_user)
-    if query.now_ms is not None:
-        for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
-            times = table.get_column("time")
-            score[(times >= since_ms) & (times < until_ms)] += _SAID_THEN
+    for since_ms, until_ms in view.spans:
+        times = table.get_column("time")
+        score[(times >= since_ms) & (times < until_ms)] += _SAID_THEN
     evidence = np.where(view.counted, score, np.float32(-np.inf))
     bonus = _compute_person_bonus(view)
     # Lines that have nothing to do with the question would push aside what answers it from the
@@ -334,8 +345,8 @@ def _sum_around(own: Scores, table: SegmentTable, lexical: LexicalIndex) -> Scor
     It takes the less from other lines, the more its own line says: a short answer is found through
     the question before it, a long reply speaks for itself.
     """
-    givers = lexical.keep("givers", lambda: _find_givers(table))
-    shares = lexical.keep("shares", lambda: _compute_shares(table, lexical, givers))
+    givers = lexical.keep("givers", partial(_find_givers, table))
+    shares = lexical.keep("shares", partial(_compute_shares, table, lexical, givers))
     total: Scores = (own.take(givers) * shares).sum(axis=0)
     return total
 
@@ -382,17 +393,11 @@ def _compute_person_bonus(view: View) -> Scores:
     bonus = np.zeros(len(view.table), dtype=np.float32)
     if not view.table.is_two_sided:
         return bonus
-    meant = read_person(view.query.text, view.query.before)
-    if meant.listener:
+    if view.meant.listener:
         bonus[~view.by_user] = _PERSON
     if view.is_about_asker:
         bonus[view.by_user & view.substance] = _PERSON
     return bonus
-
-
-def scale_evidence(count: int) -> float:
-    """Return how much stands out by chance: the best of many does, as that of a few never can."""
-    return math.log1p(count) / math.log1p(_MANY)
 
 
 # -- the whole answer --------------------------------------------------------------------------
@@ -478,13 +483,13 @@ def weigh_words(
     for term, word in terms.items():
         rarest[word] = max(held.rarities.get(term, 0.0), rarest[word])
     # A word that was never said is as rare as one can be.
-    whole = sum(rarity or lexical.rarest for rarity in rarest.values()) or 1.0
+    whole = sum([rarity or lexical.rarest for rarity in rarest.values()]) or 1.0
     return {term: rarity / whole for term, rarity in held.rarities.items() if term in terms}
 
 
 def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
     """Return whether two questions are about the same words, most of them."""
-    mine, theirs = ({word.casefold() for word in some} for some in (words, others))
+    mine, theirs = {word.casefold() for word in words}, {word.casefold() for word in others}
     return 2 * len(mine & theirs) >= len(mine | theirs)
 
 
@@ -550,15 +555,15 @@ def _measure_sameness(
 ) -> list[float]:
     """Return how much words and meaning say that statements are about the same as the first one."""
     rarity = view.held.rarities
-    total = sum(rarity[term] for term in held[lead]) or 1.0
+    total = sum([rarity[term] for term in held[lead]]) or 1.0
     found: list[float] = []
-    for near, number in zip(_measure_nearness(view, lead, others), others, strict=True):
-        shared = sum(rarity[term] for term in held[lead] if term in held[number])
+    for near, number in zip(_measure_nearness(view, lead, others).tolist(), others, strict=True):
+        shared = sum([rarity[term] for term in held[lead] if term in held[number]])
         found.append(_SAME_WORDS * shared / total + _SAME_MEANING * near)
     return found
 
 
-def _measure_nearness(view: View, lead: int, others: Sequence[int]) -> list[float]:
+def _measure_nearness(view: View, lead: int, others: Sequence[int]) -> Scores:
     """Return by how many standard deviations segments are nearer to the first one than chance."""
     count = len(view.table)
     runs = np.zeros((count // _RUN + 1, _RUN), dtype=np.bool_)
@@ -569,8 +574,7 @@ def _measure_nearness(view: View, lead: int, others: Sequence[int]) -> list[floa
     cosines = np.zeros(count, dtype=np.float32)
     cosines[known] = view.vectors.similarities(view.vectors.get_row(lead), known)
     # Of a few segments some are farther apart than chance: that says nothing against them.
-    nearness: list[float] = standardize(cosines, known)[others].clip(0.0, _NEAREST).tolist()
-    return nearness
+    return standardize(cosines, known)[others].clip(0.0, _NEAREST)
 
 
 def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
