@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from langchain_convmem.recall.calibration import is_answered, select_worth
-from langchain_convmem.recall.options import RecallQuery, find_spans
+from langchain_convmem.recall.options import RecallQuery
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable, fold
 from langchain_convmem.views.lines import LineMatch, Recall, RecalledBlock, Verdict, indent_text
@@ -353,7 +353,7 @@ def build_recall(ranking: Ranking, problems: Sequence[str] = ()) -> Recall:
     if not is_courtesy(query.text) and is_answered(ranking, shown_hits):
         verdict = "answered"
     return Recall(
-        matches=tuple(written[number] for number in best),
+        matches=tuple([written[number] for number in best]),
         blocks=tuple(
             make_block(group, [written[number] for number in numbers], ground)
             for group, numbers in zip(groups, own_hits, strict=True)
@@ -441,8 +441,7 @@ def _write_matches(ranking: Ranking, held: Mapping[int, Collection[str]]) -> dic
     query, table, terms = ranking.view.query, ranking.view.table, ranking.view.terms
     counts_words = not query.settings.cosine_only
     term_of = {terms[term]: term for term in ranking.view.held.rarities if counts_words}
-    now_ms = query.now_ms if counts_words else None
-    spans = find_spans(query.text, query.before, now_ms) if now_ms else []
+    spans = ranking.view.spans if counts_words else []
     found: dict[int, LineMatch] = {}
     for number, terms_held in held.items():
         line = table.find_line(number)

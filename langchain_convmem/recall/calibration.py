@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langchain_convmem.recall.options import read_person
 from langchain_convmem.recall.ranking import Ranking, weigh_words
 from langchain_convmem.words.analysis import analyze
 from langchain_convmem.words.bm25 import LexicalIndex
@@ -70,9 +69,8 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     query, nothing = ranking.view.query, np.zeros(len(ranking.view.table), dtype=np.bool_)
     if is_courtesy(query.text) or not len(ranking):
         return nothing, nothing
-    meant = read_person(query.text, query.before)
-    if meant.asker or meant.subject_open or meant.listener:
-        near, loose = _select_for_asker(ranking, meant.listener)
+    if any(ranking.view.meant):
+        near, loose = _select_for_asker(ranking)
     elif ranking.view.table.is_two_sided and not ranking.is_few:
         near, loose = _select_standing_out(ranking), nothing
     else:
@@ -87,13 +85,13 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     return kept, loose
 
 
-def _select_for_asker(ranking: Ranking, asks_for_replies: bool) -> tuple[Mask, Mask]:
+def _select_for_asker(ranking: Ranking) -> tuple[Mask, Mask]:
     """Return what a question about one of both sides gets, and what of it only just."""
     view, evidence, relevance = ranking.view, ranking.evidence, ranking.relevance
     near = evidence >= _STANDING_OUT * ranking.scale
     loose = view.counted & ~near & view.substance
     if view.table.is_two_sided and not ranking.is_few:
-        meant = view.stated | (asks_for_replies & view.table.select_role("assistant"))
+        meant = view.stated | (view.meant.listener & view.table.select_role("assistant"))
         loose &= meant | (evidence >= _LOOSE * ranking.scale)
     elif not ranking.is_few:
         # Nobody answers in a memory of notes: all of it states something, most of it elsewhere.
@@ -168,15 +166,13 @@ def is_answered(ranking: Ranking, shown: Mapping[int, Collection[str]]) -> bool:
         ranking: What was asked.
         shown: The terms of the question that each of the segments holds.
     """
-    if not shown:
-        return False
     numbers = list(shown)
     evidence = ranking.evidence[numbers]
-    best = float(evidence.max())
+    best = float(evidence.max(initial=-np.inf))
     silent = _find_silent(ranking.view.lexical)[numbers]
     near = (evidence >= best - (1 - _NEAR_BEST) * abs(best)) & ~silent
-    shares = zip(near.tolist(), _compute_asked_shares(ranking, shown), strict=True)
-    return any(is_near and share >= _ANSWERING for is_near, share in shares)
+    shares = np.array(_compute_asked_shares(ranking, shown))
+    return bool((near & (shares >= _ANSWERING)).any())
 
 
 def _find_silent(lexical: LexicalIndex) -> Mask:
@@ -198,7 +194,7 @@ def _compute_asked_shares(ranking: Ranking, held: Mapping[int, Collection[str]])
         and FUNCTION_CHARACTERS.isdisjoint(term)
     }
     worth = weigh_words(telling or words, ranking.view.held, ranking.view.lexical)
-    return [sum(worth.get(term, 0.0) for term in terms) for terms in held.values()]
+    return [sum([worth.get(term, 0.0) for term in terms]) for terms in held.values()]
 
 
 @lru_cache(maxsize=16)

@@ -194,7 +194,7 @@ class SafeEmbedder:
             dim: Components that each vector must have; None if any number will do.
         """
         found = {text: one for text in texts if (one := self._find_latest(text)) is not None}
-        wanted = list(dict.fromkeys(text for text in texts if text not in found))
+        wanted = list(dict.fromkeys([text for text in texts if text not in found]))
         if not wanted:
             return found
         made: dict[str, Vector] = {}

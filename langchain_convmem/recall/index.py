@@ -80,7 +80,7 @@ class OwnerIndex:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why this index is incomplete or expensive to rebuild, one sentence each."""
-        damaged = sum(reader.damaged for reader in self._readers)
+        damaged = sum([reader.damaged for reader in self._readers])
         noun = "entry is" if damaged == 1 else "entries are"
         found = (
             self.change,
@@ -90,7 +90,7 @@ class OwnerIndex:
             self.border.problem if self.vectors.missing else None,
             *self._stored.problems,
         )
-        return tuple(problem for problem in found if problem is not None)
+        return tuple([problem for problem in found if problem is not None])
 
     @property
     def change(self) -> str | None:

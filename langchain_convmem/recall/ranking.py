@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from langchain_convmem.recall.options import (
 from langchain_convmem.recall.segments import SegmentTable, SegmentVectors, fold
 from langchain_convmem.words.analysis import extract_query_terms, find_kinds, select_telling_words
 from langchain_convmem.words.bm25 import LexicalIndex, Postings
+from langchain_convmem.words.dates import Span
+from langchain_convmem.words.speech import Persons
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,6 +86,9 @@ _MOST_EVIDENCE = 0.7
 _SAME_WORDS = 0.5
 _SAME_MEANING = 1 / 6
 _NEAREST = 8.0
+# Of at least twice as many segments, about so many tell what is near by chance; so many that stand
+# next to each other are read in half the time.
+_SAMPLE, _RUN = 2_000, 8
 # A later statement may replace the leading one from this sum of standard deviations on, of its
 # nearness to that and of a share of its nearness to the question, and leads from the next on, so
 # many at most: the best of the usual number by chance comes nearly as far, of more further.
@@ -142,8 +147,8 @@ class Ranking:
 
     @cached_property
     def scale(self) -> float:
-        """How much stands out by chance among so many."""
-        return scale_evidence(len(self))
+        """How much stands out by chance: the best of many does, as that of a few never can."""
+        return math.log1p(len(self)) / math.log1p(_MANY)
 
     @cached_property
     def clarity(self) -> float:
@@ -187,7 +192,7 @@ def rank(
     terms = extract_query_terms(query.search_text, lexical)
     held = lexical.find(terms)
     none = np.zeros(len(table), dtype=np.bool_)
-    all_count = View(query, table, vectors, lexical, terms, held, allowed, none, similarity, {})
+    all_count = View(query, table, vectors, lexical, terms, held, allowed, none, similarity)
     if query.settings.cosine_only:
         meaning, nothing = standardize(similarity, allowed & vectors.present), similarity * 0
         evidence = np.where(allowed, meaning, np.float32(-np.inf))
@@ -199,16 +204,12 @@ def rank(
         view = all_count
         ranking = _score(view)
     best = ranking.sort(allowed, _LEADERS).tolist()
-    beside: list[int] = []
+    answer, wanted = _find_answer(view, ranking), _find_instructions(view, ranking)
     worth = (ranking.relevance * view.counted).max(initial=0.0)
-    for numbers, share in (
-        (_find_answer(view, ranking), _ANSWER_SHARE),
-        (_find_instructions(view, ranking), _INSTRUCTION_SHARE),
-    ):
+    for numbers, share in ((answer, _ANSWER_SHARE), (wanted, _INSTRUCTION_SHARE)):
         ranking.relevance[numbers] = np.maximum(ranking.relevance[numbers], share * worth)
-        beside += numbers
     ranking.older = _lead_with_latest(view, ranking, best)
-    ranking.beside = _raise_successors(view, ranking).union(beside)
+    ranking.beside = _raise_successors(view, ranking).union(answer, wanted)
     return ranking
 
 
@@ -226,7 +227,6 @@ class View:
         allowed: Which of the segments may come back.
         muted: Which say nothing themselves.
         similarity: The cosine of each.
-        compared: The cosines of all with some of them, by number, as far as they were needed.
     """
 
     query: RecallQuery
@@ -238,7 +238,6 @@ class View:
     allowed: Mask
     muted: Mask
     similarity: Scores
-    compared: dict[int, Scores]
 
     @cached_property
     def counted(self) -> Mask:
@@ -261,10 +260,20 @@ class View:
         return self.counted & self.by_user & ~self.lexical.select_marked("asks")
 
     @cached_property
+    def meant(self) -> Persons:
+        """Who the question is about."""
+        return read_person(self.query.text, self.query.before)
+
+    @property
     def is_about_asker(self) -> bool:
         """Whether the question may be about the person who asks."""
-        meant = read_person(self.query.text, self.query.before)
-        return meant.asker or meant.subject_open
+        return self.meant.asker or self.meant.subject_open
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """The stretches of time that the question names."""
+        text, before, now_ms = self.query.text, self.query.before, self.query.now_ms
+        return [] if now_ms is None else find_spans(text, before, now_ms)
 
 
 # -- scoring --------------------------------------------------------------------------------------
@@ -274,20 +283,21 @@ def _score(view: View) -> Ranking:
     query, table, lexical = view.query, view.table, view.lexical
     meaning = standardize(view.similarity, view.counted & view.vectors.present)
     found = lexical.compute_scores(view.held, b=_LENGTH_SHARE, ignored=view.muted)
-    words = _standardize_words(view, found)
+    least = _LEAST_DEVIATION * lexical.rarest
+    words = standardize(found, view.counted, least_deviation=least)
     kinds = np.zeros_like(meaning)
     if named := find_kinds(query.search_text):
-        kinds = _standardize_words(view, lexical.compute_kind_scores(named, view.muted))
+        found = lexical.compute_kind_scores(named, view.muted)
+        kinds = standardize(found, view.counted, least_deviation=least)
     own = meaning + words + kinds
     around = _sum_around(own, table, lexical)
     said_by = _compute_speaker_bonus(query, table)
     score = own + around + said_by
     if table.is_two_sided:
         score -= _ASKED * (lexical.select_marked("asks") & view.by_user)
-    if query.now_ms is not None:
-        for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
-            times = table.get_column("time")
-            score[(times >= since_ms) & (times < until_ms)] += _SAID_THEN
+    for since_ms, until_ms in view.spans:
+        times = table.get_column("time")
+        score[(times >= since_ms) & (times < until_ms)] += _SAID_THEN
     evidence = np.where(view.counted, score, np.float32(-np.inf))
     bonus = _compute_person_bonus(view)
     # Lines that have nothing to do with the question would push aside what answers it from the
@@ -300,11 +310,6 @@ def _score(view: View) -> Ranking:
         ranking.relevance = score - words * (1 - _VAGUE_WORDS) + bonus
     ranking.relevance -= _MUTED * view.muted
     return ranking
-
-
-def _standardize_words(view: View, scores: NDArray[np.float64]) -> Scores:
-    """Return scores of all segments as deviations of those that count."""
-    return standardize(scores, view.counted, least_deviation=_LEAST_DEVIATION * view.lexical.rarest)
 
 
 def standardize(
@@ -340,8 +345,8 @@ def _sum_around(own: Scores, table: SegmentTable, lexical: LexicalIndex) -> Scor
     It takes the less from other lines, the more its own line says: a short answer is found through
     the question before it, a long reply speaks for itself.
     """
-    givers = lexical.keep("givers", lambda: _find_givers(table))
-    shares = lexical.keep("shares", lambda: _compute_shares(table, lexical, givers))
+    givers = lexical.keep("givers", partial(_find_givers, table))
+    shares = lexical.keep("shares", partial(_compute_shares, table, lexical, givers))
     total: Scores = (own.take(givers) * shares).sum(axis=0)
     return total
 
@@ -376,12 +381,11 @@ def _compute_speaker_bonus(query: RecallQuery, table: SegmentTable) -> Scores:
     # Where the question names nobody, whom what was said before names.
     parts = read_parts(query.text, query.before)
     named = next(filter(None, (find_named_speakers(part, speakers) for part in parts)), ())
+    bonus = np.zeros(len(table), dtype=np.float32)
     # A question that names every speaker prefers none.
-    if not 0 < len(named) < len(speakers):
-        return np.zeros(len(table), dtype=np.float32)
-    bonus = np.zeros(len(speakers), dtype=np.float32)
-    bonus[list(named)] = _SPEAKER
-    return bonus[table.get_column("speaker")]
+    for number in named if len(named) < len(speakers) else ():
+        bonus[table.get_column("speaker") == number] = _SPEAKER
+    return bonus
 
 
 def _compute_person_bonus(view: View) -> Scores:
@@ -389,17 +393,11 @@ def _compute_person_bonus(view: View) -> Scores:
     bonus = np.zeros(len(view.table), dtype=np.float32)
     if not view.table.is_two_sided:
         return bonus
-    meant = read_person(view.query.text, view.query.before)
-    if meant.listener:
+    if view.meant.listener:
         bonus[~view.by_user] = _PERSON
     if view.is_about_asker:
         bonus[view.by_user & view.substance] = _PERSON
     return bonus
-
-
-def scale_evidence(count: int) -> float:
-    """Return how much stands out by chance: the best of many does, as that of a few never can."""
-    return math.log1p(count) / math.log1p(_MANY)
 
 
 # -- the whole answer --------------------------------------------------------------------------
@@ -485,13 +483,13 @@ def weigh_words(
     for term, word in terms.items():
         rarest[word] = max(held.rarities.get(term, 0.0), rarest[word])
     # A word that was never said is as rare as one can be.
-    whole = sum(rarity or lexical.rarest for rarity in rarest.values()) or 1.0
+    whole = sum([rarity or lexical.rarest for rarity in rarest.values()]) or 1.0
     return {term: rarity / whole for term, rarity in held.rarities.items() if term in terms}
 
 
 def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
     """Return whether two questions are about the same words, most of them."""
-    mine, theirs = ({word.casefold() for word in some} for some in (words, others))
+    mine, theirs = {word.casefold() for word in words}, {word.casefold() for word in others}
     return 2 * len(mine & theirs) >= len(mine | theirs)
 
 
@@ -557,21 +555,26 @@ def _measure_sameness(
 ) -> list[float]:
     """Return how much words and meaning say that statements are about the same as the first one."""
     rarity = view.held.rarities
-    total = sum(rarity[term] for term in held[lead]) or 1.0
-    # Of a few segments some are farther apart than chance: that says nothing against them.
-    nearness = standardize(_compare_with(view, lead), view.vectors.present)[others]
+    total = sum([rarity[term] for term in held[lead]]) or 1.0
     found: list[float] = []
-    for near, number in zip(nearness.clip(0.0, _NEAREST).tolist(), others, strict=True):
-        shared = sum(rarity[term] for term in held[lead] if term in held[number])
+    for near, number in zip(_measure_nearness(view, lead, others).tolist(), others, strict=True):
+        shared = sum([rarity[term] for term in held[lead] if term in held[number]])
         found.append(_SAME_WORDS * shared / total + _SAME_MEANING * near)
     return found
 
 
-def _compare_with(view: View, lead: int) -> Scores:
-    """Return the cosine of every segment with one of them; zeros where that has no vector."""
-    if lead not in view.compared:
-        view.compared[lead] = view.vectors.similarities(view.vectors.get_row(lead))
-    return view.compared[lead]
+def _measure_nearness(view: View, lead: int, others: Sequence[int]) -> Scores:
+    """Return by how many standard deviations segments are nearer to the first one than chance."""
+    count = len(view.table)
+    runs = np.zeros((count // _RUN + 1, _RUN), dtype=np.bool_)
+    runs[:: max(count // _SAMPLE, 1)] = True
+    known = runs.ravel()[:count]
+    known[others] = True
+    known &= view.vectors.present
+    cosines = np.zeros(count, dtype=np.float32)
+    cosines[known] = view.vectors.similarities(view.vectors.get_row(lead), known)
+    # Of a few segments some are farther apart than chance: that says nothing against them.
+    return standardize(cosines, known)[others].clip(0.0, _NEAREST)
 
 
 def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
@@ -594,7 +597,7 @@ def _raise_successors(view: View, ranking: Ranking) -> frozenset[int]:
         return frozenset()
     relevance, similarity = ranking.relevance, ranking.view.similarity
     lead = int(np.where(stated, relevance, -np.inf).argmax())
-    nearness = _compare_with(view, lead)
+    nearness = view.vectors.similarities(view.vectors.get_row(lead))
     score = standardize(nearness, stated) + _ASKED_SHARE * standardize(similarity, stated)
     scale = max(math.log(count) / math.log(_USUAL_COUNT), 1.0) ** 2
     times = view.table.get_column("time")

@@ -370,11 +370,8 @@ _LIST = 0
 def round_vector(vector: Any) -> Vector:
     """Return a vector, or each row, at unit length in half precision; zero stays zero."""
     rows = np.asarray(vector, dtype=np.float32)
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    unit: Vector = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0).astype(
-        np.float16
-    )
-    return unit
+    lengths = np.sqrt(np.vecdot(rows, rows))[..., None]
+    return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float16)
 
 
 class SegmentVectors:
@@ -480,13 +477,26 @@ class SegmentVectors:
         """Return the rounded vector at `number`; None where there is none."""
         return self._get_codes()[number].copy() if self._present.view[number] else None
 
-    def similarities(self, query: NDArray[np.floating[Any]] | None) -> NDArray[np.float32]:
-        """Return the cosine of every number with a vector of `dim`; 0 where there is none."""
+    def similarities(
+        self, query: NDArray[np.floating[Any]] | None, among: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the cosine of every number, or of some, with a vector of `dim`.
+
+        0 where there is none.
+        """
+        import faiss
+
         if self._index is None or query is None or not query.any():
-            return np.zeros(len(self), dtype=np.float32)
+            return np.zeros(len(self) if among is None else among.sum(), dtype=np.float32)
         wide = query.astype(np.float32, copy=False)
         unit = wide / np.sqrt(np.vecdot(wide, wide))
-        found: NDArray[np.float32] = self._index.range_search(unit[None], -np.inf)[1]
+        only = None
+        if among is not None:
+            bits = np.packbits(among, bitorder="little")
+            chosen = faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))
+            only = faiss.SearchParametersIVF()
+            only.sel = chosen
+        found: NDArray[np.float32] = self._index.range_search(unit[None], -np.inf, params=only)[1]
         return found
 
     def _get_codes(self) -> Vector:

@@ -125,7 +125,7 @@ def extract_query_terms(text: str, index: LexicalIndex | None = None) -> dict[st
 
 def select_telling_words(text: str) -> frozenset[str]:
     """Return the content words of a question; empty if it has only function words."""
-    return frozenset(word for _, word in _extract_query_words(text, ())[2])
+    return frozenset([word for _, word in _extract_query_words(text, ())[2]])
 
 
 @lru_cache(maxsize=16)

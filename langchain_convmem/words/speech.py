@@ -418,7 +418,7 @@ def list_spoken_languages(lowered: str, words: list[str]) -> list[str]:
         return [script]
     # Few words tell little: "la" and "a" are words of several languages.
     marks = _load_markers() if len(words) <= _FEW_WORDS else []
-    return [*(name for name, sign in marks if sign.search(lowered)), *list_languages(words)]
+    return [name for name, sign in marks if sign.search(lowered)] + list_languages(words)
 
 
 def _detect_script_language(lowered: str) -> str | None:

@@ -50,6 +50,14 @@ def test_a_block_is_called_older_where_the_latest_word_stands_in_another(log, ch
     assert [block.text for block in recall.recall(ANA, QUESTION).blocks] == texts
 
 
+def test_the_latest_word_leads_among_thousands_of_lines(log, chat):
+    chat(log, [(f"Parcel {n} is on its way.", None) for n in range(4_100)], thread="parcels")
+    chat(log, [(OLD, None), (NEW, None)], session="own")
+    found = LineRecall(log, WordEmbeddings()).recall(ANA, QUESTION)
+    assert [match.line.text for match in found.matches[:2]] == [NEW, OLD]
+    assert older_lines(found) == [OLD]
+
+
 @pytest.mark.encoder
 @limits
 @pytest.mark.parametrize(
