@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import postgres_server
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -95,3 +96,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("sockets") is not None:
             item.add_marker(pytest.mark.allow_hosts(["127.0.0.1", "::1"]))
+
+
+@pytest.fixture(scope="module")
+def server():
+    return postgres_server.running_server()
+
+
+@pytest.fixture
+def schema():
+    return postgres_server.new_schema()

@@ -21,16 +21,6 @@ ANA = ThreadKey("ana", "t1")
 ANAS_OTHER = ThreadKey("ana", "t2")
 
 
-@pytest.fixture(scope="module")
-def server():
-    return running_server()
-
-
-@pytest.fixture
-def schema():
-    return new_schema()
-
-
 @pytest.fixture
 def log(server, schema):
     with PostgresLog(server.dsn, schema=schema) as opened:

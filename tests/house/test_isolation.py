@@ -20,15 +20,6 @@ def test_a_test_cannot_look_up_a_name():
 
 
 @pytest.mark.sockets
-def test_a_test_that_asks_for_sockets_reaches_loopback():
-    with (
-        closing(socket.create_server(("127.0.0.1", 0))) as server,
-        closing(socket.create_connection(server.getsockname(), timeout=5)) as client,
-    ):
-        assert client.getpeername() == server.getsockname()
-
-
-@pytest.mark.sockets
 def test_a_test_that_asks_for_sockets_reaches_nothing_else():
     # An address for documentation, which nobody has (RFC 5737).
     with (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import HumanMessage
 from postgres_proxy import cutting_proxy
-from postgres_server import new_schema, running_server, wait_for
+from postgres_server import wait_for
 
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.logs import postgres
@@ -23,16 +23,6 @@ pytestmark = pytest.mark.postgres
 
 ANA = ThreadKey("ana", "t1")
 COMMIT = b";\nCOMMIT\0"  # the end of a message, not of READ COMMITTED
-
-
-@pytest.fixture(scope="module")
-def server():
-    return running_server()
-
-
-@pytest.fixture
-def schema():
-    return new_schema()
 
 
 @pytest.fixture
