@@ -35,6 +35,15 @@ def test_what_is_handed_out_and_what_was_given_are_copies():
     assert talk.history[0].additional_kwargs == {"a": {"b": 1}}
 
 
+def test_a_history_in_which_an_id_comes_twice_is_kept_whole():
+    history = [HumanMessage("One", id="1"), AIMessage("Two", id="1"), HumanMessage("One", id="1")]
+    assert texts(Conversation(ScriptedChatModel(replies=[]), history=history)) == [
+        "One",
+        "Two",
+        "One",
+    ]
+
+
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_going_back_forgets_what_was_said_since(rewindable):
     talk, model = text_talk(count, rewindable=rewindable)
