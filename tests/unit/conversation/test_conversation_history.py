@@ -133,15 +133,6 @@ def test_a_reply_is_cut_to_what_was_heard_and_the_model_reads_no_more(until):
     assert texts(talk)[2:] == ["When?", "At once."]
 
 
-def test_words_said_again_after_a_reply_that_is_kept_are_another_message():
-    talk = Conversation(ScriptedChatModel(replies=["Yes? Go on.", "I see."]), on_cancel="keep")
-    reply = talk.stream("Hello?")
-    piece = next(reply)
-    reply.close()
-    talk.send_message("Hello?")
-    assert texts(talk) == ["Hello?", piece.text, "Hello?", "I see."]
-
-
 def test_a_reply_of_which_nothing_was_heard_is_taken_out():
     talk, _ = asked_when()
     assert talk.cut_reply(0) is None
