@@ -129,7 +129,8 @@ class MessageLog(ABC):
                 crash of the process only.
 
         Raises:
-            InvalidMessageError: If a message cannot be stored; nothing was written.
+            InvalidMessageError: If a message cannot be stored, or its id is that of a message of
+                another role; nothing was written.
             LogUnavailableError: If the storage cannot be reached; nothing was written.
         """
 

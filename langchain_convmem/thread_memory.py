@@ -18,7 +18,7 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.turns.chains import ChainShape
 from langchain_convmem.turns.memory import TurnMemory, TurnOptions, agree, read_ids
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import Turn, check_question, get_line
+from langchain_convmem.turns.turn import Turn, assign_free_ids, check_question, get_line
 from langchain_convmem.turns.view import place_turn
 from langchain_convmem.views.edits import plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries
@@ -60,7 +60,8 @@ class MemoryThread:
         """Return a thread of no memory, which lives as long as its conversation."""
         log, drafting, counter = InMemoryLog(), DraftBuilder(None), read_counter(None)
         memory, key = TurnMemory(log, drafting, counter), ThreadKey(None, make_ulid())
-        log.append(key, drafting.build_all(messages))
+        # What is passed is kept: an id that comes twice, as from a cached model, is no edit here.
+        log.append(key, drafting.build_all([*assign_free_ids(messages, (), lambda _: None)]))
         options, shape = TurnOptions(recall=False), ChainShape(None, "strict")
         return cls(memory, key, options, shape, is_plain=True)
 

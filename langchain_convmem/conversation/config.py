@@ -170,8 +170,8 @@ class SendOptions:
         own = {one.name for one in fields(cls)} - {"model_kwargs"}
         named = {name: given[name] for name in own & set(given) if given[name] is not None}
         for name, kind in (("max_output_tokens", int), ("timeout", int | float)):
-            if not isinstance(value := named.get(name, 1), kind) or not value > 0:
-                raise ConfigError(f"{name} must be a positive number, got {describe_value(value)}")
+            if not isinstance(value := named.get(name, 1), kind) or not 0 < value < 10**9:
+                raise ConfigError(f"{name} must be positive and < 1e9, got {describe_value(value)}")
         thinking = named.get("thinking", config.thinking)
         switch = {} if thinking is None else {"enable_thinking": thinking}
         extra = {**config.preface.extra_context, **switch, **named.get("extra_context", {})}

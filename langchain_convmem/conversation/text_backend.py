@@ -37,6 +37,7 @@ from langchain_convmem.text.sessions import (
     RewindableSession,
     TextEngine,
     TokenCountingSession,
+    read_stops,
 )
 from langchain_convmem.turns.turn import aclose_quietly
 from langchain_convmem.views.media import detect_media_type, read_media
@@ -219,6 +220,8 @@ class TextTurn(ModelTurn):
         self._is_sound = True
         self._state = backend.state.copy()
         self._shown = backend.shown
+        given = request.options.model_kwargs.get("stop")
+        self._stop = (*backend.stop, *request.config.stop, *read_stops(given))
 
     # -- what the session reads -------------------------------------------------------------------
 
@@ -332,15 +335,14 @@ class TextTurn(ModelTurn):
         """Yield what closes the thoughts of what was written so far, and how to write on."""
         self._is_sound = False
         kwargs, most = self.request.options.model_kwargs, self.request.options.max_output_tokens
-        stop = (*self._backend.stop, *self.request.config.stop, *kwargs.get("stop", ()))
         budget, closing = self.request.config.thinking_tokens, ""
         if budget is not None and (most is None or budget < most):
-            yield "", {**kwargs, "stop": stop, "max_tokens": budget}
+            yield "", {**kwargs, "stop": self._stop, "max_tokens": budget}
             if session.finish_reason != "length":
                 return  # the reply came to its end
             most = most and most - budget
             closing = written.reader.end_of_thought
-        yield closing, {**kwargs, "stop": stop, "max_tokens": most}
+        yield closing, {**kwargs, "stop": self._stop, "max_tokens": most}
 
     def _end_reply(self, session: ModelSession, written: _Written) -> list[AIMessageChunk]:
         """Note what the session wrote; return the chunks of the end."""

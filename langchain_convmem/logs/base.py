@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from langchain_convmem.background import run_in_thread
 from langchain_convmem.causes import describe_value
-from langchain_convmem.errors import ConfigError, LogError
+from langchain_convmem.errors import ConfigError, InvalidMessageError, LogError
 from langchain_convmem.ids import get_ulid_ms, is_ulid, make_ulid
 from langchain_convmem.logs.verify import Progress, VerifyReport, verify_log
 from langchain_convmem.message_log import CACHE_PREFIX, MessageLog
@@ -531,6 +531,9 @@ class _Planner:
             self.rows.append(before)
             return
         turn_id = draft.turn_id
+        if before is not None and before.role != draft.role:
+            told = f"{message_id!r} is the id of a message of the role {before.role!r}; one of the"
+            raise InvalidMessageError(f"{told} role {draft.role!r} needs another id")
         if before is not None:
             turn_id, mark = before.turn_id, self._take_place()
         entry_id, position = self._take_place()

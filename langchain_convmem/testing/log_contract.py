@@ -380,6 +380,16 @@ class MessageLogContract(ABC):
                 assert say_all(either, key, talk(appended)[-1:]) == returned[-1:], name
                 assert either.entries(key) == entries, name
 
+    def test_an_id_of_two_roles_is_refused(self, either: MessageLog) -> None:
+        say(either, ANA, human("Who?", "m1"))
+        for texts in (
+            [AIMessage("Bo", id="m1")],
+            [human("When?", "m2"), AIMessage("Now", id="m2")],
+        ):
+            with pytest.raises(InvalidMessageError, match=r"'m\d' is the id .* 'user'"):
+                say_all(either, ANA, texts)
+        assert list_live_texts(either, ANA) == ["Who?"]
+
     def test_what_replaces_a_message_is_marked_and_in_its_turn(self, log: MessageLog) -> None:
         old, _ = say_all(log, ANA, [human("frist", "m1"), AIMessage("reply")], turn="turn 1")
         unnamed = say(log, ANA, "frist")

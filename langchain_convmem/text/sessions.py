@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from langchain_convmem.background import hop
+from langchain_convmem.causes import describe_value
 from langchain_convmem.errors import ConfigError, ConversationError
 from langchain_convmem.text.chat_template import ChatTemplate
 from langchain_convmem.text.control_tokens import MEDIA_MARKS
@@ -184,6 +185,18 @@ def shows_pictures(template: Any) -> bool:
     return found is not None and any(mark in found.source for mark in MEDIA_MARKS["image"])
 
 
+def read_stops(given: Any) -> tuple[str, ...]:
+    """Return the texts that end a reply, given as one text, as several, or as None.
+
+    Raises:
+        ConfigError: If they are anything else.
+    """
+    texts = (given,) if isinstance(given, str) else given or ()
+    if not isinstance(texts, Collection) or not all(isinstance(one, str) for one in texts):
+        raise ConfigError(f"stop must be a text or a list of texts, got {describe_value(given)}")
+    return tuple(texts)
+
+
 class KeptEngine(TextEngine):
     """What all our engines say of themselves, and whether they are closed."""
 
@@ -198,7 +211,7 @@ class KeptEngine(TextEngine):
         """Keep what sessions go by; see the engines."""
         self.template = load_template(template)
         self.reply_format = reply_format
-        self.stop = tuple(stop)
+        self.stop = read_stops(stop)
         self.max_tokens = max_tokens
         self.options = dict(options)
         self._is_closed = False

@@ -24,7 +24,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.replies import ReplyReader, StopTexts
 from langchain_convmem.text.reply_formats import ReplyFormat, find_reply_format, get_reply_format
-from langchain_convmem.text.sessions import MOST_STOPS, load_template
+from langchain_convmem.text.sessions import MOST_STOPS, load_template, read_stops
 from langchain_convmem.views.tokens import count_text_tokens
 
 _MEDIA = {"audio", "file", "image", "video"}
@@ -193,7 +193,7 @@ class TemplateChatModel(BaseChatModel):
         # A call within a channel would be a thought.
         opened = [one.end for one in self._format.channels if prompt.rstrip().endswith(one.start)]
         forced = f"{opened[0]}\n\n{start}" if start and opened else start
-        stops = tuple(dict.fromkeys([*(stop or ()), *self.stop, *self._format.stop]))
+        stops = tuple(dict.fromkeys([*read_stops(stop), *self.stop, *self._format.stop]))
         told = {**options, "stop": list(stops[:MOST_STOPS]) or None}
         form, name = self._format, self.model_name
         return _PreparedCall(prompt, forced, stops, told, bool(shown), form, name)

@@ -31,7 +31,7 @@ def test_a_turn_that_is_cancelled_may_keep_what_was_said():
         next(stream)
     assert [one.text for one in talk.history] == ["How are you?", "Fine,"]
     assert talk.last_message.response_metadata["finish_reason"] == "cancelled"
-    talk.send_message("And?")
+    talk.send_message("How are you?")  # no retry: the reply is kept
     assert talk.render_stats[0].diverged_at is None
     assert "Fine,<|im_end|>" in model.open_sessions[0].text
 

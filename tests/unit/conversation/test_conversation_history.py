@@ -35,6 +35,15 @@ def test_what_is_handed_out_and_what_was_given_are_copies():
     assert talk.history[0].additional_kwargs == {"a": {"b": 1}}
 
 
+def test_a_history_in_which_an_id_comes_twice_is_kept_whole():
+    history = [HumanMessage("One", id="1"), AIMessage("Two", id="1"), HumanMessage("One", id="1")]
+    assert texts(Conversation(ScriptedChatModel(replies=[]), history=history)) == [
+        "One",
+        "Two",
+        "One",
+    ]
+
+
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_going_back_forgets_what_was_said_since(rewindable):
     talk, model = text_talk(count, rewindable=rewindable)
@@ -122,15 +131,6 @@ def test_a_reply_is_cut_to_what_was_heard_and_the_model_reads_no_more(until):
     talk.send_message("When?")  # an answer was heard: this is no retry
     assert [one.text for one in model.seen[-1]] == ["When?", "From platform 9", "When?"]
     assert texts(talk)[2:] == ["When?", "At once."]
-
-
-def test_words_said_again_after_a_reply_that_is_kept_are_another_message():
-    talk = Conversation(ScriptedChatModel(replies=["Yes? Go on.", "I see."]), on_cancel="keep")
-    reply = talk.stream("Hello?")
-    piece = next(reply)
-    reply.close()
-    talk.send_message("Hello?")
-    assert texts(talk) == ["Hello?", piece.text, "Hello?", "I see."]
 
 
 def test_a_reply_of_which_nothing_was_heard_is_taken_out():

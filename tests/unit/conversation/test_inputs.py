@@ -436,8 +436,9 @@ def test_later_turns_read_only_their_own_media_and_a_session_that_begins_again_a
     said = Conversation(engine)
     said.send_message(asked({"type": "image", "path": str(picture)}))
     picture.unlink()
-    said.send_message(asked(blob(BUS_PNG)))
+    said.send_message(asked(blob(BUS_PNG), text="What does <start_of_image> mean?"))
     assert "user\n[image/png picture]What is this?<end_of_turn>" in engine.prefills[0]
+    assert "[image/png another]What does < start_of_image> mean?" in engine.prefills[1]
     said.undo()
     said.send_message("And?")
     shown = [re.findall(r"\[image/png (\w+)\]", text) for text in engine.prefills]
@@ -451,10 +452,3 @@ def test_media_without_a_place_in_the_prompt_are_refused_before_anything_is_sent
     with pytest.raises(InvalidMessageError):
         said.send_message(asked(blob(CAR_PNG)))
     assert (engine.prefills, said.history) == ([], [])
-
-
-def test_words_that_look_like_a_mark_take_no_picture_away():
-    engine = gemma("A car.")
-    said = Conversation(engine)
-    said.send_message(asked(blob(CAR_PNG), text="What does <start_of_image> mean?"))
-    assert "[image/png picture]What does < start_of_image> mean?" in engine.prefills[0]

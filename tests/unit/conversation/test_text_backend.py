@@ -52,9 +52,12 @@ def test_each_turn_reads_what_is_new_alone(holds_stop):
 def test_stop_texts_and_arguments_reach_the_model():
     model = text_engine("Fine. END never", stop=["END"])
     talk = Conversation(model, stop=("HALT",), model_kwargs={"temperature": 0, "top_k": 1})
-    assert talk.send_message("a", temperature=1, max_output_tokens=9).text == "Fine. "
+    assert talk.send_message("a", temperature=1, max_output_tokens=9, stop="Fin.").text == "Fine. "
     given = next(event.options for event in model.events if event.action == "decode")
-    assert {"END", "HALT", "<|im_end|>"} <= set(given["stop"])
+    assert set(given["stop"]) == {"END", "HALT", "<|im_end|>", "Fin."}
+    for name, value in {"stop": 5, "timeout": float("inf")}.items():
+        with pytest.raises(ConfigError, match=f"{name} must be"):
+            talk.send_message("a", **{name: value})
     assert (given["temperature"], given["top_k"], given["max_tokens"]) == (1, 1, 9)
 
 

@@ -137,12 +137,8 @@ def test_a_decorated_function_is_known_by_its_own_name_or_the_one_it_is_given():
 
     assert (mood_of_day(), mood()) == ("calm", "glad")
     assert (render("mood_of_day"), render("getMood")) == ("<calm>", "<glad>")
+    assert render("getMood", functions={"getMood": lambda: "sad"}) == "<sad>"
     assert "mood" not in REGISTRY
-
-
-def test_functions_of_a_file_go_before_registered_ones():
-    assert render("getDate", functions={"getDate": lambda: "never"}) == "<never>"
-    assert render("getDate") != "<never>"
 
 
 def test_date_and_time_are_those_of_the_moment():

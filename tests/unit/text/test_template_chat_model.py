@@ -178,6 +178,7 @@ def test_stop_texts_of_all_origins_are_told_to_the_model_and_kept_here():
     model = _model("one two three four", stop=["four", "three"])
     assert model.invoke("Hi", stop=["two", "three"]).content == "one "
     assert _sent(model)["stop"] == ["two", "three", "four", "<|im_end|>"]
+    assert model.invoke("Hi", stop="two").content == "one "
     assert model.invoke("Hi").content == "one two "
 
 
