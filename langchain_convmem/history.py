@@ -130,8 +130,8 @@ class ConversationHistory(BaseChatMessageHistory):
         write hook stores nothing, are left out.
 
         Raises:
-            InvalidMessageError: If one of them cannot be stored, or has the id of a message of another
-                role; nothing is written.
+            InvalidMessageError: If one of them cannot be stored, or has the id of a message of
+                another role; nothing is written.
         """
         append_messages(self.log, self.key, self.drafting.build_all(read_messages(messages)))
 

@@ -552,8 +552,8 @@ class ConversationMemory:
             summary, and those for which the write hook stores nothing, have none.
 
         Raises:
-            InvalidMessageError: If one of them cannot be stored, or has the id of a message of another
-                role; nothing is written.
+            InvalidMessageError: If one of them cannot be stored, or has the id of a message of
+                another role; nothing is written.
         """
         drafts = self._turn_memory.drafting.build_all(read_messages(messages), turn_id=turn_id)
         key = ThreadKey(user_id, thread_id)
