@@ -455,7 +455,7 @@ def is_borrowing(query: str, before: str | None) -> bool:
     """
     if before is None or not before.strip() or is_courtesy(query) or is_courtesy(before):
         return False
-    return is_follow_up(query, telling=1) and not is_follow_up(before)
+    return is_follow_up(query) and not is_follow_up(before)
 
 
 def read_person(query: str, before: str | None = None) -> Persons:

@@ -82,13 +82,8 @@ def _read_lowered(text: str) -> tuple[str, list[str], Forms | None]:
 
 
 @lru_cache(maxsize=256)
-def is_follow_up(text: str, telling: int = 0) -> bool:
-    """Return whether a message is too short to be understood alone: "and hers?".
-
-    Args:
-        text: What a user says.
-        telling: How many words it may have that are no function words: "which pub was it?".
-    """
+def is_follow_up(text: str) -> bool:
+    """Return whether a message is too short to be understood alone: "and hers?"."""
     asked, words, forms = _normalize_question(text)
     if forms is None:
         return False
@@ -97,12 +92,11 @@ def is_follow_up(text: str, telling: int = 0) -> bool:
         return "?" in asked or "\uff1f" in asked
     if forms.follow_up.fullmatch(message):
         return True
-    if forms.language in _UNSPACED_LANGUAGES or "\u2026" in asked:
-        return False
-    known = get_function_words(forms.language)
+    known = () if forms.language in _UNSPACED_LANGUAGES else get_function_words(forms.language)
     return (
-        0 < len(words) <= _LONGEST_FOLLOW_UP
-        and sum(word not in known for word in words) <= telling
+        "\u2026" not in asked
+        and 0 < len(words) <= _LONGEST_FOLLOW_UP
+        and all(word in known for word in words)
         and not find_persons(text).asker
     )
 

@@ -105,7 +105,7 @@ LETTER = (
     [
         *(
             (text, BEFORE, (text, BEFORE))
-            for text in ("and hers?", "And my sister's?", "und seine?", "which floor was it?")
+            for text in ("and hers?", "And my sister's?", "und seine?")
         ),
         # Nothing is borrowed from what has no topic of its own.
         *(
