@@ -220,8 +220,8 @@ class TextTurn(ModelTurn):
         self._is_sound = True
         self._state = backend.state.copy()
         self._shown = backend.shown
-        given = request.options.model_kwargs.get("stop")
-        self._stop = (*backend.stop, *request.config.stop, *read_stops(given))
+        kwargs = self._kwargs = request.options.model_kwargs
+        self._stop = (*backend.stop, *request.config.stop, *read_stops(kwargs.get("stop")))
 
     # -- what the session reads -------------------------------------------------------------------
 
@@ -334,15 +334,15 @@ class TextTurn(ModelTurn):
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield what closes the thoughts of what was written so far, and how to write on."""
         self._is_sound = False
-        kwargs, most = self.request.options.model_kwargs, self.request.options.max_output_tokens
+        most = self._kwargs.get("max_tokens") or self.request.options.max_output_tokens
         budget, closing = self.request.config.thinking_tokens, ""
         if budget is not None and (most is None or budget < most):
-            yield "", {**kwargs, "stop": self._stop, "max_tokens": budget}
+            yield "", {**self._kwargs, "stop": self._stop, "max_tokens": budget}
             if session.finish_reason != "length":
                 return  # the reply came to its end
             most = most and most - budget
             closing = written.reader.end_of_thought
-        yield closing, {**kwargs, "stop": self._stop, "max_tokens": most}
+        yield closing, {**self._kwargs, "stop": self._stop, "max_tokens": most}
 
     def _end_reply(self, session: ModelSession, written: _Written) -> list[AIMessageChunk]:
         """Note what the session wrote; return the chunks of the end."""

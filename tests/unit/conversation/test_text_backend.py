@@ -59,6 +59,9 @@ def test_stop_texts_and_arguments_reach_the_model():
         with pytest.raises(ConfigError, match=f"{name} must be"):
             talk.send_message("a", **{name: value})
     assert (given["temperature"], given["top_k"], given["max_tokens"]) == (1, 1, 9)
+    talk.send_message("a", max_tokens=4)
+    [*_, last] = [event.options for event in model.events if event.action == "decode"]
+    assert last["max_tokens"] == 4
 
 
 @pytest.mark.parametrize("rewindable", [True, False])
