@@ -525,7 +525,8 @@ goodnight morning afternoon evening night great cool nice nicely perfect perfect
 please pls plz welcome sorry wow lol lmao haha hehe hah ha awesome amazing excellent brilliant lovely wonderful
 fantastic super fabulous gorgeous neat sweet superb good fine alright agreed understood noted exactly absolutely
 definitely certainly indeed right correct gotcha appreciated helpful useful hooray yay cya ttyl congrats greetings
-worked sorted wonderfully beautifully oh ah aha hm hmm mhm oops omg gn gm ace deal
+worked sorted splendid marvellous terrific smashing brill outstanding obliged appreciate helped bless charm
+phew namaste ahoy magnifique grüß wonderfully beautifully oh ah aha hm hmm mhm oops omg gn gm ace deal
 danke dankeschön vielen besten herzlichen bitte hallo hi moin servus tschüss tschüs ciao guten gute morgen
 abend nacht schön schönen super gut ok okay genau toll klasse perfekt prima alles klar wunderbar ja nein jo nö
 wiedersehen passt stimmt
@@ -550,7 +551,7 @@ _BESIDE = """
 a an the and or but very much many for this that these all it its it's that's thats was is are were be been
 to you your you're i i'm im we me my us of in at with too just really again now then then here there have had has
 not nothing else more will do does did done got get it's works work looks sounds makes sense love like loved liked
-one anyway everything already today tonight time help advice answer answers patience best million lot lots ton
+one anyway everything already saved stuff kind by been you've lieben ganz gott cuore today tonight time help advice answer answers patience best million lot lots ton
 tons bunch guys friend buddy mate man dude dear sir everyone what wanted needed job going well still as always
 there's dir ihnen dank das ist sehr auch und mir dich euch noch einen eine ein tag wochenende für die
 hilfe antwort war sehr weiter bis bald später dann auf zu vous te toi c'est est ça ca pour l'aide votre ton
@@ -565,7 +566,7 @@ _PHRASES = re.compile(
     r"|so (?:much|many|very|good|great|nice|cool|kind|helpful)|what's up|whats up|sup|how do you do|(?:nice|good|great) to (?:meet|see|talk to) you(?: too)?"
     r"|(?:i'll |we'll )?(?:see|talk to|speak to|catch) (?:you|ya|u)(?: (?:later|soon|tomorrow|around|then|next week|again|on \w+day))*"
     r"|talk (?:later|soon|tomorrow)|have a (?:nice|good|great|lovely|wonderful) \w+|(?:enjoy|happy) (?:your |the )?(?:\w+day|weekend|evening|holidays|new year)"
-    r"|good (?:morning|afternoon|evening|night|day)|take care|(?<!\bi )sleep well|until (?:next time|tomorrow|later)|(?:later|bye) for now"
+    r"|good (?:morning|afternoon|evening|night|day)|take care|(?<!\bi )sleep (?:well|tight)|until (?:next time|tomorrow|later)|(?:later|bye) for now"
     r"|that(?:'s| is|s| will be|'ll be| was| would be) (?:all|it|everything)(?: for (?:now|today|tonight))?|(?:all|nothing else|enough|done|good) for (?:now|today|tonight)"
     r"|no (?:worries|problem|need)|never ?mind|my pleasure|you're (?:very )?welcome|(?:got|makes) (?:it|sense)|(?:will|can) do|fair enough|of course|not at all|i (?:see|agree|understand|appreciate it)"
     r"|(?:it|that)(?:'s| is|s)? (?:works?|worked)(?: now| perfectly| great)?|(?:you(?:'re| are|r)|ur) (?:the|a|an|so) (?:best|star|legend|lifesaver|genius|kind|helpful|great|angel|gem)"
