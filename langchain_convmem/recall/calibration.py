@@ -78,7 +78,8 @@ def select_worth(ranking: Ranking) -> tuple[Mask, Mask]:
     kept = near | loose
     if kept.any():
         # Older ones that the best one replaces must be seen.
-        kept[[*ranking.older, *ranking.beside, *ranking.sort(ranking.view.allowed, 1)]] = True
+        lead = int(np.where(ranking.view.allowed, ranking.relevance, -np.inf).argmax())
+        kept[[*ranking.older, *ranking.beside, lead]] = True
         kept &= ranking.view.counted
     if not ranking.is_few and ranking.clarity >= 1:
         kept &= _select_precise(ranking, kept)

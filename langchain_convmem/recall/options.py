@@ -365,9 +365,9 @@ class Scope:
         Raises:
             ConfigError: If it does; the message calls it `name`.
         """
-        is_own = key is None or (isinstance(key, ThreadKey) and key.owner in self.owners)
-        whose = " or ".join(map(repr, self.owners))
-        _check(is_own, name, f"a thread of the owner {whose}", key)
+        if key is not None and not (isinstance(key, ThreadKey) and key.owner in self.owners):
+            whose = " or ".join(map(repr, self.owners))
+            raise ConfigError(f"{name} must be a thread of {whose}, got {describe_value(key)}")
 
 
 def make_scope(owner: Owners, **options: Unpack[RecallOptions]) -> Scope:

@@ -205,9 +205,10 @@ def rank(
         ranking = _score(view)
     best = ranking.sort(allowed, _LEADERS).tolist()
     answer, wanted = _find_answer(view, ranking), _find_instructions(view, ranking)
-    worth = (ranking.relevance * view.counted).max(initial=0.0)
     for numbers, share in ((answer, _ANSWER_SHARE), (wanted, _INSTRUCTION_SHARE)):
-        ranking.relevance[numbers] = np.maximum(ranking.relevance[numbers], share * worth)
+        if numbers:
+            worth = share * (ranking.relevance * view.counted).max(initial=0.0)
+            ranking.relevance[numbers] = np.maximum(ranking.relevance[numbers], worth)
     ranking.older = _lead_with_latest(view, ranking, best)
     ranking.beside = _raise_successors(view, ranking).union(answer, wanted)
     return ranking
@@ -430,8 +431,7 @@ def _find_instructions(view: View, ranking: Ranking) -> list[int]:
         return []
     wanted = view.counted & view.by_user & view.lexical.select_marked("instructs")
     wanted &= ranking.meaning >= _MAY_APPLY
-    found: list[int] = wanted.nonzero()[0].tolist()
-    return found
+    return list(map(int, wanted.nonzero()[0]))
 
 
 # -- what says nothing -------------------------------------------------------------------------

@@ -283,9 +283,8 @@ class LineRecall(DialogRecall):
             problems.append(failure)
         with index.lock:
             ranking = rank(query, index.table, index.vectors, index.lexical, vector)
-            count = index.count_waiting(query.scope)
-            which = "1 segment waits" if count == 1 else f"{count} segments wait"
-            if count:
+            if count := index.count_waiting(query.scope):
+                which = "1 segment waits" if count == 1 else f"{count} segments wait"
                 problems.append(f"{which} to be embedded, found by words alone until then")
             known = [one for one in (*index.problems, *problems) if one is not None]
             recall = build_recall(ranking, list(dict.fromkeys(known)))

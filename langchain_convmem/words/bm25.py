@@ -211,7 +211,8 @@ class LexicalIndex:
         present = len(self) - int(np.count_nonzero(gone))
         average = max(self._total_length / max(self._present, 1), 1.0)
         damping = self.keep(b, lambda: _K1 * (1 - b + b * self._lengths.view / average))
-        having = found.sizes - found.select(gone.nonzero()[0], len(self)).sizes
+        lost = found.select(gone.nonzero()[0], len(self)).sizes if present < len(self) else 0
+        having = found.sizes - lost
         rarities = [(_K1 + 1) * _weigh_rarity(present, one) for one in having.tolist()]
         worth = np.repeat(rarities, found.sizes) * found.counts
         worth /= found.counts + damping.take(found.documents)
