@@ -130,7 +130,8 @@ COURTESIES = cases("""
 thanks!! | ok great, thank you so much | perfect, that's all for now | haha nice
 Good morning :) | see you tomorrow! | 🎉👍 | hey, how's it going? | goooood, thankssss | ta!
 Vielen Dank! | merci beaucoup | grazie mille | ¿qué tal? | obrigada! | dank je wel
-Much obliged to you. | Splendid, that helped | спасибо большое | شكرا جزيلا | 谢谢你 | ありがとうございます | 감사합니다
+Much obliged to you. | Splendid, that helped | спасибо большое
+شكرا جزيلا | 谢谢你 | ありがとうございます | 감사합니다
 """)
 
 
