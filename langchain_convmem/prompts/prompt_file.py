@@ -176,7 +176,12 @@ class PromptFile:
 
         Args:
             form: `"json"`, which people can read, or `"binary"`, which is smaller.
+
+        Raises:
+            ConfigError: If the form is neither.
         """
+        if form not in COMPILED_FORMS.values():
+            raise ConfigError(f"form must be 'json' or 'binary', got {form!r:.80}")
         parsed = ParsedPrompt(*(getattr(self, name) for name in ParsedPrompt._fields))
         return compile_prompt(parsed, self.source, form)
 

@@ -105,7 +105,10 @@ class ChatTemplate:
 
         Raises:
             ChatTemplateError: If the template is invalid; the error has the line.
+            ConfigError: If `control_tokens` is one text.
         """
+        if isinstance(control_tokens, str):  # its letters are no tokens, and none would be guarded
+            raise ConfigError(f"control_tokens must be a list of texts, got {control_tokens!r:.80}")
         self.source = source
         self.name = name
         self.sandbox = Sandbox(limits or TemplateLimits())

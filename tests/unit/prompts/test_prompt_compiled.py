@@ -162,6 +162,8 @@ class TestPlaces:
     def test_saving_never_takes_a_name_that_may_be_a_sources(self, source, name):
         with pytest.raises(ConfigError, match=r"\.json \(json\) or \.bytes \(binary\)"):
             load(source).save(source.with_name(name))
+        with pytest.raises(ConfigError, match=r"'json' or 'binary', got 'bytes'"):
+            load(source).compile("bytes")
         assert source.read_text("utf-8") == TEXT
 
     def test_a_source_name_that_leads_elsewhere_is_not_followed(self, tmp_path):

@@ -91,6 +91,7 @@ def test_arguments_of_a_call_come_in_the_form_that_the_template_reads(arguments,
     ("kind", "told", "call"),
     [
         (ConfigError, "messages cannot", lambda: ChatTemplate("", messages=1)),
+        (ConfigError, "a list of texts, got '<x>'", lambda: ChatTemplate("", control_tokens="<x>")),
         (
             InvalidMessageError,
             r"variable clock\.now is a type",
