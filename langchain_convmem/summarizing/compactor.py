@@ -270,7 +270,7 @@ class Compactor:
         return added
 
     def _check_kept(self, window: SummaryWindow, summary: Entry) -> None:
-        """Erase a summary again if what it tells of was erased while it was written.
+        """Erase a summary again if what it tells of was taken back while it was written.
 
         Raises:
             StaleWindowError: If so.

@@ -496,7 +496,7 @@ def _make_stale_error(window: SummaryWindow, reason: str) -> StaleWindowError:
 
 
 def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
-    """Refuse a summary that was just written if what it tells of was erased meanwhile.
+    """Refuse a summary that was just written if what it tells of was taken back meanwhile.
 
     Erasing looks for such summaries afterwards, and writing looks again after that. So whichever
     comes last sees the other, and erases the summary. The same goes for a summary that is put
@@ -509,7 +509,7 @@ def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
     Raises:
         StaleWindowError: If some of the window is gone; the summary is to be forgotten, too.
     """
-    _check_alive(window, (entry.id for entry in entries))
+    _check_alive(window, {entry.id for entry in entries} - find_retracted_ids(entries))
     parents = (entry for entry in find_live_entries(entries) if get_level(entry))
     folded = {name for parent in parents for name in parent.metadata.summary_ids}
     if not folded.isdisjoint(window.summary_ids):

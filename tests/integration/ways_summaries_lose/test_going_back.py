@@ -180,6 +180,12 @@ def test_what_is_forgotten_right_before_its_summary_is_written_is_not_told_by_it
     telling.check()
 
 
+def test_what_is_undone_right_before_its_summary_is_written_is_not_told_by_it(telling):
+    log = LetsIn(telling.log, "append", telling.history.clear, role="summary")
+    report = WRITING["first"](ConversationMemory(log, summarizer=telling.summarizer))
+    assert (report.outcome, telling.summaries) == ("stale", [])
+
+
 def test_what_is_forgotten_right_before_a_parent_is_written_is_not_told_by_it(telling):
     settings = replace(telling.settings, tree_tokens=32)
     memory = telling.with_summarizer(telling.summarizer, summary_settings=settings)
