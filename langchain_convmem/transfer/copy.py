@@ -303,9 +303,10 @@ def copy_thread(log: MessageLog, origin: ThreadKey, target: ThreadKey) -> list[s
         if entry.damage:
             msg = f"entry {entry.id!r} of thread {origin.thread_id!r} is damaged; forget it first"
             raise LogError(msg, thread_id=origin.thread_id, position=entry.position)
-    if origin != target and _is_gone_on_with(here, there):
+    is_copy = len(match_copies(here, there)) == len(there)
+    if origin != target and not is_copy and _is_gone_on_with(here, there):
         return [entry.id for entry in here]
-    if origin == target or len(match_copies(here, there)) < len(there):
+    if origin == target or not is_copy:
         msg = f"user {target.user_id!r} has a thread {target.thread_id!r} already; fork one of both"
         raise ConfigError(msg)
     replay(log, target, here)

@@ -44,11 +44,12 @@ def find_retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
     """Return the ids that control entries take out of every view.
 
     A control entry that is itself retracted does nothing, so retracting an undo is a redo. A
-    summary that was made by rule of others falls with each of them, and is back when they are.
+    summary falls with each turn and each summary that it was made of, and is back when they are:
+    whoever took one of them back may not have seen the summary yet.
     """
     dead = follow_retractions(list_retractions(entries))
     for entry in entries if dead else ():
-        if get_level(entry) and not dead.isdisjoint(entry.metadata.summary_ids):
+        if entry.role == "summary" and not dead.isdisjoint(entry.metadata.summary_ids):
             dead.add(entry.id)
     return frozenset(dead)
 

@@ -6,6 +6,7 @@ from summaries import ForgetsMeanwhile, ScriptedSummarizer, bare
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.history import ConversationHistory
+from langchain_convmem.views.edits import plan_undo
 from langchain_convmem.views.messages import NOTED_TEXT
 
 CALL = {"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}
@@ -57,7 +58,9 @@ def test_a_summary_that_tells_of_what_is_undone_goes_with_it(history, say, read)
     assert read() == ["T"]
     history.undo()
     assert read() == ["S", "c", "d"]
-    history.undo(2)
+    undo, _ = plan_undo(history.entries, 2)
+    history.add_summary("U", history.summary_window())
+    history.log.append(history.key, undo)  # planned before that summary was there
     assert read() == []
 
 
