@@ -58,6 +58,7 @@ _PERSON = np.float32(7.0)
 _ASKED = np.float32(3.0)
 # A question that holds this share of the words of the present one asks it again.
 _REPEATS = 0.75
+_QUESTION_MARKS = frozenset("?\uff1f\u061f")
 _ROUNDING = 1e-9
 # Where nothing else has so much evidence, earlier askings are better than nothing.
 _SOMETHING_ELSE = 0.5
@@ -452,11 +453,7 @@ def _find_muted(view: View) -> Mask:
     coverage = compute_coverage(view.terms, held, lexical)
     for number in (coverage >= _REPEATS - _ROUNDING).nonzero()[0].tolist():
         said = table.get_text(number)
-        muted[number] = (
-            fold(said) != quoted
-            if ignorant[number]
-            else _is_alike(words, select_telling_words(said))
-        )
+        muted[number] = fold(said) != quoted if ignorant[number] else _asks_the_same(words, said)
     return muted
 
 
@@ -487,10 +484,15 @@ def weigh_words(
     return {term: rarity / whole for term, rarity in held.rarities.items() if term in terms}
 
 
-def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
-    """Return whether two questions are about the same words, most of them."""
-    mine, theirs = {word.casefold() for word in words}, {word.casefold() for word in others}
-    return 2 * len(mine & theirs) >= len(mine | theirs)
+def _asks_the_same(words: Collection[str], said: str) -> bool:
+    """Return whether a request is about most of the words of a question, and tells nothing more.
+
+    "Add milk to the shopping list" does not ask what is on it.
+    """
+    mine = {word.casefold() for word in words}
+    theirs = {word.casefold() for word in select_telling_words(said)}
+    is_alike = 2 * len(mine & theirs) >= len(mine | theirs)
+    return is_alike and (theirs <= mine or not _QUESTION_MARKS.isdisjoint(said))
 
 
 # -- the latest word ---------------------------------------------------------------------------

@@ -118,6 +118,15 @@ def test_the_stated_fact_leads_however_often_it_was_asked_for(recall_of, times, 
         assert {ASKED, KNOWS_NOTHING}.isdisjoint(shown_lines(found))
 
 
+LISTED = ("Add milk to the shopping list.", "The shopping list needs candles.")
+
+
+@pytest.mark.parametrize("question", ["What's on the shopping list?", "whats on my shopping list"])
+def test_what_a_request_puts_on_a_list_comes_back_with_it(recall_of, question):
+    recall = recall_of(*[(text, "Done.") for text in LISTED])
+    assert set(LISTED) <= set(shown_lines(recall.recall(ANA, question)))
+
+
 SAME = [FACT, f"  {FACT}", FACT.upper(), FACT.replace(" ", "\n", 1)]
 
 
