@@ -89,7 +89,7 @@ _SAME_MEANING = 1 / 6
 _NEAREST = 8.0
 # Of at least twice as many segments, about so many tell what is near by chance; so many that stand
 # next to each other are read in half the time.
-_SAMPLE, _RUN = 2_000, 8
+_SAMPLE, _RUN = 2_000, 16
 # A later statement may replace the leading one from this sum of standard deviations on, of its
 # nearness to that and of a share of its nearness to the question, and leads from the next on, so
 # many at most: the best of the usual number by chance comes nearly as far, of more further.
