@@ -245,11 +245,3 @@ def test_every_room_has_a_ceiling():
 @pytest.mark.parametrize("name", CEILINGS)
 def test_nothing_is_above_its_ceiling(name):
     assert measure().get(name, 0) <= CEILINGS[name]
-
-
-def test_docstrings_comments_and_blank_lines_are_no_code():
-    source = (
-        '"""Doc."""\n\n# Why.\nx = (\n    1\n)\n\n\ndef f():\n    """Doc.\n\n    More.\n    """\n'
-    )
-    source += '    return """a\n\nb"""\n'
-    assert sorted(find_code_lines(source)) == [4, 5, 6, 9, 14, 15, 16]

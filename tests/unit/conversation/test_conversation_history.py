@@ -37,11 +37,8 @@ def test_what_is_handed_out_and_what_was_given_are_copies():
 
 def test_a_history_in_which_an_id_comes_twice_is_kept_whole():
     history = [HumanMessage("One", id="1"), AIMessage("Two", id="1"), HumanMessage("One", id="1")]
-    assert texts(Conversation(ScriptedChatModel(replies=[]), history=history)) == [
-        "One",
-        "Two",
-        "One",
-    ]
+    talk = Conversation(ScriptedChatModel(replies=[]), history=history)
+    assert texts(talk) == ["One", "Two", "One"]
 
 
 @pytest.mark.parametrize("rewindable", [True, False])
