@@ -469,7 +469,9 @@ class StateSync:
         changed = [n for n in users if is_known and diff.is_changed(held[n], ever=ever)]
         if not changed and (is_inner or not is_answer(held[-1])):
             return len(held)
-        asked = (changed or users)[-1]
+        # Taken back in the log: the state still has it.
+        gone = set(diff.versions).difference(one.message_id for one in diff.live)
+        asked = (changed or [n for n in users if held[n].id not in gone] or users)[-1]
         answers = [one.id for one in held[asked + 1 :] if is_answer(one)]
         if any(one in diff.versions for one in answers) and answers[-1] not in diff.versions:
             raise InvalidMessageError(NOTHING_ASKED)

@@ -603,8 +603,7 @@ def continue_turn(
 
 def _is_last_word(entry: Entry) -> bool:
     """Return whether an entry ends a turn: a reply without calls that is not paused."""
-    said = entry.message
-    return entry.role == "assistant" and not find_calls(said) and not is_paused(said)
+    return entry.role == "assistant" and not (find_calls(entry.message) or is_paused(entry.message))
 
 
 def name_result(result: ToolMessage, key: ThreadKey, turn_id: str, caller: str) -> ToolMessage:

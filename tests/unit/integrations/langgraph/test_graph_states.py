@@ -294,6 +294,8 @@ def test_a_log_that_is_new_gets_what_the_state_holds(memory, saver):
 def test_what_was_undone_stays_undone_though_the_state_has_it(memory, graph):
     chat(graph, "one", "two")
     memory.history("t", user_id="ana").undo()
+    graph.invoke({"messages": []}, at())
+    assert shown(memory) == ["one", "re: one"]
     chat(graph, "three")
     assert shown(memory) == ["one", "re: one", "three", "re: three"]
 
