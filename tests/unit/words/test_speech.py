@@ -71,9 +71,9 @@ def test_a_question_is_about_the_asker_the_listener_or_neither(question, person,
 
 
 FOLLOW_UPS = cases("""
-and hers? | what about Monday? | why? | the second one | and in grams? | und ihre? | ?
+and hers? | what about Monday? | why? | the second one | and in grams? | und ihre? | ? | which pub was it?
 """)
-WHOLE_QUESTIONS = cases("who are we? | Which pets do I have? | capital of Mongolia?")
+WHOLE_QUESTIONS = cases("who are we? | Which pets do I have? | capital of Mongolia? | Who is Jill?")
 
 
 @pytest.mark.parametrize(
