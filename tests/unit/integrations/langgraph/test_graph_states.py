@@ -295,7 +295,6 @@ def test_what_was_undone_stays_undone_though_the_state_has_it(memory, graph):
     chat(graph, "one", "two")
     memory.history("t", user_id="ana").undo()
     graph.invoke({"messages": []}, at())
-    assert shown(memory) == ["one", "re: one"]
     chat(graph, "three")
     assert shown(memory) == ["one", "re: one", "three", "re: three"]
 
@@ -316,8 +315,7 @@ def test_a_run_from_any_checkpoint_goes_on_from_what_was_said_there(
         kept = [*takewhile(lambda text, edited=edited: text != edited, path)]
         name = edited.split(".")[0]
         path = path[:-1] if is_anew else [*kept, f"{name}.{number}"]
-        given = {"messages": []} if is_anew else says(path[-1], name)
-        graph.invoke(given, config)
+        graph.invoke({"messages": []} if is_anew else says(path[-1], name), config)
         path = [*path, f"a{number}"]
         assert shown(memory) == path
         assert [one.text for one in model.seen[-1]] == path[:-1]
