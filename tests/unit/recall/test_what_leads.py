@@ -121,10 +121,9 @@ def test_the_stated_fact_leads_however_often_it_was_asked_for(recall_of, times, 
 LISTED = ("Add milk to the shopping list.", "The shopping list needs candles.")
 
 
-@pytest.mark.parametrize("question", ["What's on the shopping list?", "whats on my shopping list"])
-def test_what_a_request_puts_on_a_list_comes_back_with_it(recall_of, question):
+def test_what_a_request_puts_on_a_list_comes_back_with_it(recall_of):
     recall = recall_of(*[(text, "Done.") for text in LISTED])
-    assert set(LISTED) <= set(shown_lines(recall.recall(ANA, question)))
+    assert {*LISTED} <= {*shown_lines(recall.recall(ANA, "What's on the shopping list?"))}
 
 
 SAME = [FACT, f"  {FACT}", FACT.upper(), FACT.replace(" ", "\n", 1)]

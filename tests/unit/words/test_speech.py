@@ -27,9 +27,8 @@ What should I cook tonight? | Draft a message to my landlord
 Fill in the form for me: spouse's occupation. | Recommend me a thriller for the beach
 which city do we live in | Wo wohne ich? | Buche mir einen Tisch | Où est-ce que j'habite ?
 ¿Dónde vivo? | dove abito? | onde eu moro? | waar woon ik? | где я живу? | أين أسكن؟
-¿Adónde viajamos en enero? | ¿Dónde aparqué el coche? | cosa mangiamo il venerdì?
+onde guardo as chaves? | ¿Dónde aparqué el coche? | cosa mangiamo il venerdì?
 onde estacionamos o carro? | o que encomendei ontem? | ¿Cuándo vuelo? | quando torno da Parigi?
-onde guardo as chaves? | a che ora finisco?
 我住在哪里？ | 私の犬の名前は？ | 내 강아지 이름이 뭐야? | Which pets did I name (I forgot)?
 """)
 FIRST_PERSON_OF_THE_REQUEST = cases("""
@@ -71,7 +70,7 @@ def test_a_question_is_about_the_asker_the_listener_or_neither(question, person,
 
 
 FOLLOW_UPS = cases("""
-and hers? | what about Monday? | why? | the second one | and in grams? | und ihre? | ? | which pub was it?
+and hers? | what about Monday? | why? | the second one | which pub was it? | und ihre? | ?
 """)
 WHOLE_QUESTIONS = cases("who are we? | Which pets do I have? | capital of Mongolia? | Who is Jill?")
 
