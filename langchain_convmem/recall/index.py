@@ -21,7 +21,7 @@ from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.forks import FORKS, GatedLock, make_lock
 from langchain_convmem.message_log import MessageLog
 from langchain_convmem.recall.embedding import SafeEmbedder, is_local
-from langchain_convmem.recall.options import Progress, Scope
+from langchain_convmem.recall.options import Progress
 from langchain_convmem.recall.segments import SegmentTable, SegmentVectors, select_holding
 from langchain_convmem.recall.stored import Derived, IndexParts, IndexStore
 from langchain_convmem.records import DialogLine, Owner
@@ -32,6 +32,7 @@ from langchain_convmem.words.bm25 import LexicalIndex
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
+    from langchain_convmem.recall.ranking import Mask
     from langchain_convmem.recall.segments import Vector
 
 _log = logging.getLogger("langchain_convmem")
@@ -217,12 +218,10 @@ class OwnerIndex:
         made, self._unsaved = self._unsaved, {}
         self._stored.save(self.table, made)
 
-    def count_waiting(self, scope: Scope) -> int:
-        """Return how many segments in scope wait to be embedded, and can be."""
+    def count_waiting(self, allowed: Mask) -> int:
+        """Return how many segments of those allowed wait to be embedded, and can be."""
         missing = self.vectors.missing
-        if not missing or not self.may_embed():
-            return 0
-        return int(self.table.select_allowed(scope)[list(missing)].sum())
+        return int(allowed[list(missing)].sum()) if missing and self.may_embed() else 0
 
     def may_embed(self, *, anew: bool = False) -> bool:
         """Return whether lines that wait may be embedded now.

@@ -270,7 +270,9 @@ class LineRecall(DialogRecall):
         query = query if text == query.text else replace(query, text=text)
         with index.lock:
             index.catch_up()
-            is_awaited = index.count_waiting(query.scope)
+            is_awaited = bool(index.vectors.missing) and index.count_waiting(
+                index.table.select_allowed(query.scope)
+            )
             speakers, dim = index.table.speakers, index.vectors.dim
         if is_awaited and query.wait_s:
             embed_missing(index, query.wait_s)
@@ -283,7 +285,7 @@ class LineRecall(DialogRecall):
             problems.append(failure)
         with index.lock:
             ranking = rank(query, index.table, index.vectors, index.lexical, vector)
-            if count := index.count_waiting(query.scope):
+            if count := index.count_waiting(ranking.view.allowed):
                 which = "1 segment waits" if count == 1 else f"{count} segments wait"
                 problems.append(f"{which} to be embedded, found by words alone until then")
             known = [one for one in (*index.problems, *problems) if one is not None]

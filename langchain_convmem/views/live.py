@@ -113,7 +113,7 @@ def find_live_entries(entries: Sequence[Entry]) -> list[Entry]:
 
 def _is_in_order(entries: Sequence[Entry]) -> bool:
     """Return whether all count as they stand, as they mostly do."""
-    if any(entry.control is not None or entry.role == "summary" for entry in entries):
+    if not {"control", "summary"}.isdisjoint([entry.role for entry in entries]):
         return False
     turns = [turn for turn, _ in groupby([entry.turn_id for entry in entries])]
     return len({*turns}) == len(turns)
