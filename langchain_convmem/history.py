@@ -20,6 +20,7 @@ from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWind
 from langchain_convmem.ids import get_now_ms, make_ulid
 from langchain_convmem.message_log import MessageLog, append_messages
 from langchain_convmem.records import TIMINGS, Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.turns.turn import assign_free_ids
 from langchain_convmem.turns.view import read_further, read_live
 from langchain_convmem.views import edits, live, summaries
 from langchain_convmem.views.codec import get_role
@@ -125,7 +126,8 @@ class ConversationHistory(BaseChatMessageHistory):
         role and content, `{"messages": [...]}`, or a prompt value.
 
         A message whose id the thread already has is stored once; with different content, it
-        replaces the earlier one, and summaries that cover that one are removed. Messages marked
+        replaces the earlier one, and summaries that cover that one are removed. What follows a
+        question without an id is new, even if a cache repeats an id. Messages marked
         `additional_kwargs={"remember": False}`, those of a view's summary, and those for which the
         write hook stores nothing, are left out.
 
@@ -133,7 +135,12 @@ class ConversationHistory(BaseChatMessageHistory):
             InvalidMessageError: If one of them cannot be stored, or has the id of a message of
                 another role; nothing is written.
         """
-        append_messages(self.log, self.key, self.drafting.build_all(read_messages(messages)))
+        said = read_messages(messages)
+        if said and get_role(said[0]) == "user" and not said[0].id:
+            found = self.log.find(self.key, [one.id for one in said if one.id])
+            taken = [entry.message_id for entry in found]
+            said = [*assign_free_ids(said, taken, lambda _: None)]
+        append_messages(self.log, self.key, self.drafting.build_all(said))
 
     aadd_messages = to_async(add_messages)  # type: ignore[arg-type]  # takes more than the base's
 
@@ -358,9 +365,8 @@ class ConversationHistory(BaseChatMessageHistory):
         now = self.entries
         added = summaries.find_applied_summary(pieces, window, now)
         if added is None:
-            draft = summaries.draft_summary(
-                pieces, window, now, model=model, prompt_version=prompt_version
-            )
+            writer: Any = {"model": model, "prompt_version": prompt_version}
+            draft = summaries.draft_summary(pieces, window, now, **writer)
             added = self._append_about({*window.entry_ids, *window.summary_ids}, draft)
         return self._find_turn(added)
 

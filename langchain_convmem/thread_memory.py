@@ -22,12 +22,7 @@ from langchain_convmem.turns.turn import Turn, assign_free_ids, check_question, 
 from langchain_convmem.turns.view import place_turn
 from langchain_convmem.views.edits import plan_rewind, plan_undo
 from langchain_convmem.views.live import find_live_entries
-from langchain_convmem.views.messages import (
-    DraftBuilder,
-    build_message,
-    copy_detached,
-    read_counter,
-)
+from langchain_convmem.views.messages import DraftBuilder, copy_detached, read_counter
 
 OnShown: TypeAlias = Callable[[BaseMessage, BaseMessage], None]
 """Gets a message as the thread will show it, and as the model sees it."""
@@ -119,7 +114,7 @@ class MemoryThread:
             return _build_all(context.turn.entries)
         at = context.asked
         if at is not None and context.recalled and context.recall_place == "user":
-            note(build_message(context.turn.own[0]), context.given[at])
+            note(_build_all(context.turn.own)[0], context.given[at])
         return context.given
 
     def finish(self) -> None:
@@ -144,7 +139,7 @@ class MemoryThread:
     def cut(self, heard: int | str, message_id: str | None) -> BaseMessage | None:
         """Cut a reply to what was heard of it; see `ConversationHistory.cut_reply`."""
         cut = cut_reply(self.memory.log, self.key, self.memory.drafting, heard, message_id)
-        return None if cut is None else build_message(cut)
+        return None if cut is None else _build_all([cut])[0]
 
     def rewind(self, message_id: str | None) -> None:
         """Take back what was said after a message; None takes back all.

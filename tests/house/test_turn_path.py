@@ -5,6 +5,5 @@ from benchmarks.turn_path import trace_turn
 
 def test_a_turn_that_recalls_nothing_runs_through_few_files_and_functions():
     turn = trace_turn(recall=False)
-    assert turn["files"] <= 14, list(turn["ran"])
-    assert turn["functions"] <= 170
-    assert turn["depth"] <= 14
+    most = {"files": 14, "functions": 170, "depth": 14}
+    assert {name for name in most if turn[name] > most[name]} == set(), list(turn["ran"])

@@ -90,6 +90,12 @@ def test_adding_again_what_was_handed_out_changes_nothing(history):
     assert history.entries == before
 
 
+def test_a_reply_that_a_cache_repeats_answers_each_question(history):
+    for _ in range(2):
+        history.add_messages([HumanMessage("Hi"), AIMessage("Hello.", id="run")])
+    assert [one.text for one in history.messages] == ["Hi", "Hello."] * 2
+
+
 def test_clearing_starts_every_view_anew_and_keeps_the_log(history):
     history.clear()
     assert history.entries == []
@@ -97,8 +103,7 @@ def test_clearing_starts_every_view_anew_and_keeps_the_log(history):
     cover = Cover(((1, 10**9),))
     history.log.append(history.key, [Draft(role="summary", contents=("S",), cover=cover)])
     history.clear()
-    assert history.messages == []
-    assert history.turns == []
+    assert (history.messages, history.turns) == ([], [])
     assert len(history.entries) == 3
     history.clear()
     assert len(history.entries) == 3
