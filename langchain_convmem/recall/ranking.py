@@ -87,8 +87,8 @@ _MOST_EVIDENCE = 0.7
 _SAME_WORDS = 0.5
 _SAME_MEANING = 1 / 6
 _NEAREST = 8.0
-# Of at least twice as many segments, about so many tell what is near by chance; so many that stand
-# next to each other are read in half the time.
+# Of twice as many segments or more, a sample of about so many tells what is near by chance. It is
+# taken in runs of so many neighbours, which are read in half the time of single ones.
 _SAMPLE, _RUN = 2_000, 16
 # A later statement may replace the leading one from this sum of standard deviations on, of its
 # nearness to that and of a share of its nearness to the question, and leads from the next on, so
@@ -153,7 +153,7 @@ class Ranking:
 
     @cached_property
     def clarity(self) -> float:
-        """How clearly the best one answers: 1 where its evidence is just clear; of few it is."""
+        """How clearly the best one answers: from 1 on it does, as the best of a few always does."""
         return 1.0 if self.is_few else float(self.evidence.max()) / (_CLEAR * self.scale)
 
     def sort(self, among: Mask, most: int | None = None) -> NDArray[np.int64]:

@@ -162,7 +162,7 @@ def detect_language(words: Sequence[str]) -> str:
 def list_languages(words: Sequence[str]) -> list[str]:
     """Return the Latin-script languages that tie for the most function words among `words`."""
     known, asked = _find_languages_of(), words[:_MOST_VOTES]
-    votes = Counter(chain.from_iterable(map(known.__getitem__, filter(known.__contains__, asked))))
+    votes = Counter(chain.from_iterable([known[word] for word in asked if word in known]))
     most = max(votes.values(), default=0)
     # A word or two in a page of code are no sign.
     is_noise = 0 < most * _LEAST_SHARE < len(asked)

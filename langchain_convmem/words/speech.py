@@ -548,15 +548,15 @@ mulțumesc bună ziua спасибо привет пока здравствуй�
 """
 """One of these makes a courtesy of words that may stand next to it."""
 _BESIDE = """
-a an the and or but very much many for this that these all it its it's that's thats was is are were be been
-to you your you're i i'm im we me my us of in at with too just really again now then then here there have had has
-not nothing else more will do does did done got get it's works work looks sounds makes sense love like loved liked
-one anyway everything already saved stuff kind by been you've lieben ganz gott cuore today tonight time help advice answer answers patience best million lot lots ton
-tons bunch guys friend buddy mate man dude dear sir everyone what wanted needed job going well still as always
-there's dir ihnen dank das ist sehr auch und mir dich euch noch einen eine ein tag wochenende für die
-hilfe antwort war sehr weiter bis bald später dann auf zu vous te toi c'est est ça ca pour l'aide votre ton
+a an the and or but very much many for this that these all it its it's that's thats was is are were be been to you
+your you're i i'm im we me my us of in at with too just really again now then here there have had has not nothing else
+more will do does did done got get works work looks sounds makes sense love like loved liked one anyway everything
+already saved stuff kind by you've today tonight time help advice answer answers patience best million lot lots ton
+tons bunch guys friend buddy mate man dude dear sir everyone what wanted needed job going well still as always there's
+dir ihnen dank das ist sehr auch und mir dich euch noch einen eine ein tag wochenende für die
+lieben ganz gott hilfe antwort war sehr weiter bis bald später dann auf zu vous te toi c'est est ça ca pour l'aide votre ton
 aide la le une un très tres à a bientôt demain et au je remercie s'il por te si lo la el todo muy tu su ayuda ha sido
-es está eso que tengas de y hasta luego mañana pronto che è di per tutto tanto molto va così dell'aiuto il tuo aiuto e un a
+es está eso que tengas de y hasta luego mañana pronto che è di per tutto tanto molto va così cuore dell'aiuto il tuo aiuto e un a
 presto domani da tudo muito pela pelo ajuda é isso por até logo amanhã de je jullie u wel voor het
 heel erg hulp tot later morgen straks большое огромное за помощь тебе вам очень всё все до завтра свидания
 جزيلا جزيلاً لك لكم كثيرا على المساعدة يا الله يعطيك العافية وعليكم
